@@ -1,0 +1,244 @@
+//! A call on its way: who asks for what, with which arguments.
+
+use crate::context::CallCtx;
+use crate::effect::{Effect, EffectSet};
+use crate::json;
+use crate::pattern::Pattern;
+use crate::tool::ToolDef;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Names one call within the life of a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(u64);
+
+impl CallId {
+    #[expect(clippy::new_without_default, reason = "a fresh id is not a default")]
+    pub fn new() -> CallId {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        CallId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// By which way a call came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    Client,
+    Schedule,
+    Script,
+    Chat,
+    Admin,
+}
+
+impl Origin {
+    pub const ALL: [Origin; 5] =
+        [Origin::Client, Origin::Schedule, Origin::Script, Origin::Chat, Origin::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Client => "client",
+            Origin::Schedule => "schedule",
+            Origin::Script => "script",
+            Origin::Chat => "chat",
+            Origin::Admin => "admin",
+        }
+    }
+}
+
+/// What a client may do at most, whatever the rules say.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    pub allow: Pattern,
+    pub effects: EffectSet,
+}
+
+impl Scope {
+    pub fn everything() -> Scope {
+        Scope { allow: Pattern::any(), effects: EffectSet::ALL }
+    }
+
+    pub fn covers(&self, name: &str, effect: Effect) -> bool {
+        self.effects.contains(effect) && self.allow.matches(name)
+    }
+}
+
+/// A known client, as the identity check found it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub name: String,
+    pub scope: Scope,
+}
+
+/// Who makes a call.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub client: Arc<Client>,
+    pub origin: Origin,
+}
+
+/// What a completion completes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CompletionOf {
+    Prompt(String),
+    Template(String),
+}
+
+/// What a call is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Tool(String),
+    Resource(String),
+    Prompt(String),
+    Completion(CompletionOf),
+}
+
+impl Target {
+    /// Returns the word for this kind of target, as metrics and audit show it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::Tool(_) => "tool",
+            Target::Resource(_) => "resource",
+            Target::Prompt(_) => "prompt",
+            Target::Completion(_) => "completion",
+        }
+    }
+
+    /// Returns the name that rules and lists match against.
+    pub fn name(&self) -> &str {
+        match self {
+            Target::Tool(name) | Target::Resource(name) | Target::Prompt(name) => name,
+            Target::Completion(CompletionOf::Prompt(name) | CompletionOf::Template(name)) => name,
+        }
+    }
+}
+
+/// The arguments of a call: the bytes as they came, and the value they mean.
+///
+/// Both are of one parse, which refuses repeated keys, so a rule and a tool cannot read two different things.
+#[derive(Debug, Clone)]
+pub struct Arguments {
+    raw: Arc<RawValue>,
+    value: Arc<OnceLock<Result<Value, String>>>,
+}
+
+impl Arguments {
+    pub fn new(raw: Box<RawValue>) -> Arguments {
+        Arguments { raw: raw.into(), value: Arc::default() }
+    }
+
+    /// Returns the arguments `{}`.
+    pub fn empty() -> Arguments {
+        Arguments::of(&Value::Object(serde_json::Map::new()))
+    }
+
+    #[expect(clippy::expect_used, reason = "a `Value` has only string keys and finite numbers")]
+    pub fn of(value: &Value) -> Arguments {
+        Arguments::new(serde_json::value::to_raw_value(value).expect("every JSON value can be written"))
+    }
+
+    pub fn raw(&self) -> &RawValue {
+        &self.raw
+    }
+
+    /// Returns the parsed value, or why the bytes are refused.
+    pub fn value(&self) -> Result<&Value, &str> {
+        let parsed = self.value.get_or_init(|| json::parse_strict(self.raw.get()).map_err(|e| e.to_string()));
+        parsed.as_ref().map_err(String::as_str)
+    }
+}
+
+/// What was decided about a call, and by which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    Allow { rule: String },
+    Ask { rule: String },
+    Deny { rule: String },
+}
+
+impl Decision {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Decision::Allow { .. } => "allow",
+            Decision::Ask { .. } => "ask",
+            Decision::Deny { .. } => "deny",
+        }
+    }
+
+    pub fn rule(&self) -> &str {
+        match self {
+            Decision::Allow { rule } | Decision::Ask { rule } | Decision::Deny { rule } => rule,
+        }
+    }
+}
+
+/// What inner layers leave for outer ones to read afterwards.
+#[derive(Debug, Default)]
+pub struct Trail {
+    pub decision: OnceLock<Decision>,
+}
+
+/// One call on the road.
+#[derive(Clone)]
+pub struct Call {
+    pub id: CallId,
+    pub caller: Caller,
+    pub target: Target,
+    pub arguments: Arguments,
+    pub ctx: CallCtx,
+    pub trail: Arc<Trail>,
+    /// Found once by the gate; `None` for a name that nobody registered.
+    pub(crate) tool: Option<Arc<ToolDef>>,
+    /// Whether a provider answers for the target. For a tool the same as `tool.is_some()`.
+    pub(crate) known: bool,
+}
+
+impl Call {
+    pub fn new(caller: Caller, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
+        let (trail, tool) = (Arc::default(), None);
+        Call { id: CallId::new(), caller, target, arguments, ctx, trail, tool, known: false }
+    }
+
+    /// Returns the definition of the tool, where the target is a known tool.
+    pub fn tool(&self) -> Option<&Arc<ToolDef>> {
+        self.tool.as_ref()
+    }
+
+    /// Returns whether anyone answers for the target.
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// Returns what the call does: what a tool declares; a resource, a prompt and a completion are read.
+    pub fn effect(&self) -> Effect {
+        match &self.target {
+            // A name that nobody knows is treated as the worst.
+            Target::Tool(_) => self.tool.as_ref().map_or(Effect::Destroy, |tool| tool.effect),
+            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => Effect::Read,
+        }
+    }
+
+    /// Returns a digest of who asks for what with which arguments.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for part in [self.caller.client.name.as_str(), self.target.kind(), self.target.name()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        hash.update(self.arguments.raw().get().as_bytes());
+        hash.finalize().into()
+    }
+}

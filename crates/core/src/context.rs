@@ -1,0 +1,205 @@
+//! What a running call may say to the one who made it.
+
+use crate::error::{ErrorKind, InputRequired, ToolError};
+use futures::future::BoxFuture;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// How far a call has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    pub progress: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// How important a log message is, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LogLevel {
+    pub const ALL: [LogLevel; 8] = [
+        LogLevel::Debug,
+        LogLevel::Info,
+        LogLevel::Notice,
+        LogLevel::Warning,
+        LogLevel::Error,
+        LogLevel::Critical,
+        LogLevel::Alert,
+        LogLevel::Emergency,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Notice => "notice",
+            LogLevel::Warning => "warning",
+            LogLevel::Error => "error",
+            LogLevel::Critical => "critical",
+            LogLevel::Alert => "alert",
+            LogLevel::Emergency => "emergency",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<LogLevel> {
+        LogLevel::ALL.into_iter().find(|level| level.as_str() == text)
+    }
+}
+
+/// Something a tool tells the client while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogMessage {
+    pub level: LogLevel,
+    pub logger: String,
+    pub data: Value,
+}
+
+/// What kind of thing a call asks of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskKind {
+    /// A person fills in a form or follows an address.
+    Elicit,
+    /// The client's model writes something.
+    Sample,
+    /// The client names its folders.
+    Roots,
+}
+
+/// One request to the client, in the client's own words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    pub kind: AskKind,
+    pub params: Value,
+}
+
+impl Ask {
+    /// Asks a person to fill in a form.
+    pub fn elicit(message: &str, schema: Value) -> Ask {
+        let params = serde_json::json!({ "mode": "form", "message": message, "requestedSchema": schema });
+        Ask { kind: AskKind::Elicit, params }
+    }
+}
+
+/// A request with the key under which its answer is found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub key: String,
+    pub ask: Ask,
+}
+
+/// What the client answered, in the client's own words.
+pub type Answer = Value;
+/// Answers by key.
+pub type Answers = BTreeMap<String, Answer>;
+
+/// Why the client cannot be asked.
+#[derive(Debug, Clone)]
+pub enum AskRefused {
+    /// The client did not offer this.
+    NotOffered(AskKind),
+    /// The client offers it, and gets the questions as the result of this round; the call is made again with the answers.
+    NextRound(InputRequired),
+    /// The client said no, or went away.
+    Failed(String),
+}
+
+impl From<AskRefused> for ToolError {
+    fn from(refused: AskRefused) -> ToolError {
+        match refused {
+            AskRefused::NotOffered(kind) => ToolError::needs_capability(kind),
+            AskRefused::NextRound(questions) => ToolError::input_required(questions),
+            AskRefused::Failed(reason) => {
+                ToolError::new(ErrorKind::Upstream, "the client did not answer the question it was asked")
+                    .hint("try the call again")
+                    .caused_by(reason)
+            }
+        }
+    }
+}
+
+/// The other end of one call. Each transport and era has its own.
+pub trait Peer: Send + Sync {
+    fn progress(&self, progress: Progress);
+
+    fn log(&self, message: LogMessage);
+
+    /// Asks the client; all questions are put before the first answer is awaited.
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>>;
+
+    /// Returns whether the client offers to be asked this.
+    fn offers(&self, kind: AskKind) -> bool;
+
+    /// Returns what a former round of this call left for this one, already verified.
+    fn state(&self) -> Option<&str> {
+        None
+    }
+
+    /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
+    fn let_go(&self) {}
+}
+
+/// A peer that hears nothing and answers nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoPeer;
+
+impl Peer for NoPeer {
+    fn progress(&self, _: Progress) {}
+
+    fn log(&self, _: LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        let kind = questions.first().map_or(AskKind::Elicit, |question| question.ask.kind);
+        Box::pin(async move { Err(AskRefused::NotOffered(kind)) })
+    }
+
+    fn offers(&self, _: AskKind) -> bool {
+        false
+    }
+}
+
+/// What a tool has besides its arguments.
+#[derive(Clone)]
+pub struct CallCtx {
+    /// Cancelled when the caller no longer wants the answer.
+    pub cancel: CancellationToken,
+    pub peer: Arc<dyn Peer>,
+}
+
+impl CallCtx {
+    /// Returns a context for a call that nobody listens to.
+    pub fn detached() -> CallCtx {
+        CallCtx { cancel: CancellationToken::new(), peer: Arc::new(NoPeer) }
+    }
+
+    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        self.peer.progress(Progress { progress, total, message: message.map(str::to_owned) });
+    }
+
+    pub fn log(&self, level: LogLevel, logger: &str, data: impl Into<Value>) {
+        self.peer.log(LogMessage { level, logger: logger.to_owned(), data: data.into() });
+    }
+
+    /// Asks the client one thing.
+    pub async fn ask(&self, key: &str, ask: Ask) -> Result<Answer, ToolError> {
+        let questions = vec![Question { key: key.to_owned(), ask }];
+        let mut answers = self.peer.ask(questions).await?;
+        answers.remove(key).ok_or_else(|| ToolError::internal("an answer under another key than asked"))
+    }
+
+    /// Asks the client several things at once.
+    pub async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, ToolError> {
+        Ok(self.peer.ask(questions).await?)
+    }
+}

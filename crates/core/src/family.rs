@@ -1,0 +1,368 @@
+//! A native family: tools, and perhaps resources and prompts, behind one provider.
+
+use crate::Outcome;
+use crate::call::{Arguments, Call, CompletionOf, Target};
+use crate::context::CallCtx;
+use crate::error::ToolError;
+use crate::gate::Permit;
+use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
+use crate::registry::{Catalog, PromptDef, Provider, ResourceDef, TemplateDef};
+use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
+use futures::future::BoxFuture;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a tool function may return.
+pub trait Reply {
+    /// Returns the schema of the structured result, where there is one.
+    fn schema() -> Option<Value>;
+
+    fn into_output(self) -> ToolOutput;
+}
+
+/// Plain text: the contents of a file, a page, a note.
+#[derive(Debug, Clone)]
+pub struct Text(pub String);
+
+/// Data: pretty-printed for the model that reads text, and as it is for the one that reads structures.
+#[derive(Debug, Clone)]
+pub struct Json<T>(pub T);
+
+/// A sentence for the model, with the same facts as data.
+#[derive(Debug, Clone)]
+pub struct Said<T> {
+    pub sentence: String,
+    pub facts: T,
+}
+
+impl Reply for Text {
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::text(self.0)
+    }
+}
+
+impl Reply for ToolOutput {
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    fn into_output(self) -> ToolOutput {
+        self
+    }
+}
+
+impl<T: Serialize + JsonSchema> Reply for Json<T> {
+    fn schema() -> Option<Value> {
+        Some(schema_of::<T>())
+    }
+
+    fn into_output(self) -> ToolOutput {
+        let value = to_value(&self.0);
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
+        ToolOutput { content: vec![Content::text(text)], structured: Some(value), is_error: false }
+    }
+}
+
+impl<T: Serialize + JsonSchema> Reply for Said<T> {
+    fn schema() -> Option<Value> {
+        Some(schema_of::<T>())
+    }
+
+    fn into_output(self) -> ToolOutput {
+        let structured = Some(to_value(&self.facts));
+        ToolOutput { content: vec![Content::text(self.sentence)], structured, is_error: false }
+    }
+}
+
+#[expect(clippy::expect_used, reason = "result types are plain structs with string keys")]
+fn to_value<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).expect("a result type has string keys and finite numbers")
+}
+
+/// Returns the JSON Schema of a type, without what only tools for programmers read.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|s| {
+        s.meta_schema = None;
+        s.inline_subschemas = true;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Value::Object(object) = &mut schema {
+        object.remove("title");
+        object.remove("description");
+        // A type without fields says nothing of properties; clients want the word all the same.
+        if object.get("type").and_then(Value::as_str) == Some("object") {
+            object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        }
+    }
+    drop_number_formats(&mut schema);
+    schema
+}
+
+/// Takes out formats like `uint64`, which only Rust knows; strict validators stumble over them.
+fn drop_number_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let known_to_rust_only = object
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
+            if known_to_rust_only {
+                object.remove("format");
+            }
+            object.values_mut().for_each(drop_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_number_formats),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+type Handler = Box<dyn Fn(Arguments, CallCtx) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// Resources that a family offers.
+pub trait ResourceSource: Send + Sync {
+    fn owns(&self, uri: &str) -> bool;
+
+    fn templates(&self) -> Vec<Arc<TemplateDef>> {
+        Vec::new()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>>;
+
+    fn read(&self, uri: String, ctx: CallCtx) -> BoxFuture<'_, Result<Vec<ResourceContents>, ToolError>>;
+
+    /// Proposes values for a variable of a template.
+    fn complete(
+        &self,
+        template: String,
+        argument: ArgumentInProgress,
+    ) -> BoxFuture<'_, Result<Completion, ToolError>> {
+        let _ = (template, argument);
+        Box::pin(async { Ok(Completion::default()) })
+    }
+}
+
+/// Prompts that a family offers.
+pub trait PromptSource: Send + Sync {
+    fn prompts(&self) -> Vec<Arc<PromptDef>>;
+
+    fn get(
+        &self,
+        name: String,
+        arguments: Map<String, Value>,
+        ctx: CallCtx,
+    ) -> BoxFuture<'_, Result<PromptOutput, ToolError>>;
+
+    /// Proposes values for an argument.
+    fn complete(
+        &self,
+        prompt: String,
+        argument: ArgumentInProgress,
+    ) -> BoxFuture<'_, Result<Completion, ToolError>> {
+        let _ = (prompt, argument);
+        Box::pin(async { Ok(Completion::default()) })
+    }
+}
+
+/// An argument that someone is typing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArgumentInProgress {
+    pub name: String,
+    /// What has been typed so far.
+    pub value: String,
+    /// Arguments that are settled already.
+    pub settled: HashMap<String, String>,
+}
+
+/// A provider made of functions.
+pub struct Family {
+    name: &'static str,
+    error_style: ErrorStyle,
+    tools: Vec<Arc<ToolDef>>,
+    handlers: HashMap<&'static str, Handler>,
+    resources: Option<Box<dyn ResourceSource>>,
+    prompts: Option<Box<dyn PromptSource>>,
+}
+
+impl Family {
+    pub fn new(name: &'static str) -> Family {
+        Family {
+            name,
+            error_style: ErrorStyle::default(),
+            tools: Vec::new(),
+            handlers: HashMap::new(),
+            resources: None,
+            prompts: None,
+        }
+    }
+
+    /// Adds a tool: its spec, the state it works on, and the function. The schemas come from the function's types.
+    pub fn tool<S, A, R, Fut>(
+        self,
+        spec: ToolSpec,
+        state: &Arc<S>,
+        run: fn(Arc<S>, A, CallCtx) -> Fut,
+    ) -> Self
+    where
+        S: Send + Sync + 'static,
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Reply + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+    {
+        self.tool_with_schema(spec, schema_of::<A>(), state, run)
+    }
+
+    /// Adds a tool whose input schema says more than its argument type can.
+    pub fn tool_with_schema<S, A, R, Fut>(
+        mut self,
+        spec: ToolSpec,
+        input_schema: Value,
+        state: &Arc<S>,
+        run: fn(Arc<S>, A, CallCtx) -> Fut,
+    ) -> Self
+    where
+        S: Send + Sync + 'static,
+        A: DeserializeOwned + Send + 'static,
+        R: Reply + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+    {
+        let mut tool = ToolDef::new(spec, input_schema, R::schema());
+        tool.error_style = self.error_style;
+        self.tools.push(Arc::new(tool));
+        let state = state.clone();
+        let handler: Handler = Box::new(move |arguments, ctx| {
+            let state = state.clone();
+            Box::pin(async move {
+                // The validate layer has seen the arguments; what fails here is a schema that says less than the type.
+                let args = serde_json::from_str(arguments.raw().get())
+                    .map_err(|e| ToolError::invalid_args(format!("invalid arguments: {e}")))?;
+                let reply = run(state, args, ctx).await?;
+                Ok(Output::Tool(reply.into_output()))
+            })
+        });
+        self.handlers.insert(spec.name, handler);
+        self
+    }
+
+    pub fn error_style(mut self, style: ErrorStyle) -> Self {
+        self.error_style = style;
+        self
+    }
+
+    /// Lets the tool that was added last run as a task.
+    pub fn as_task(mut self, support: TaskSupport) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            tool.tasks = support;
+        }
+        self
+    }
+
+    pub fn resources(mut self, source: impl ResourceSource + 'static) -> Self {
+        self.resources = Some(Box::new(source));
+        self
+    }
+
+    pub fn prompts(mut self, source: impl PromptSource + 'static) -> Self {
+        self.prompts = Some(Box::new(source));
+        self
+    }
+
+    async fn answer(&self, call: Call) -> Outcome {
+        let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
+        match &call.target {
+            Target::Tool(name) => {
+                let handler = self.handlers.get(name.as_str()).ok_or_else(unknown)?;
+                handler(call.arguments, call.ctx).await
+            }
+            Target::Resource(uri) => {
+                let source = self.resources.as_ref().ok_or_else(unknown)?;
+                source.read(uri.clone(), call.ctx).await.map(Output::Resource)
+            }
+            Target::Prompt(name) => {
+                let source = self.prompts.as_ref().ok_or_else(unknown)?;
+                let arguments = object(&call.arguments)?;
+                source.get(name.clone(), arguments, call.ctx).await.map(Output::Prompt)
+            }
+            Target::Completion(of) => {
+                let argument = argument_in_progress(&call.arguments)?;
+                let completion = match of {
+                    CompletionOf::Prompt(name) => {
+                        let source = self.prompts.as_ref().ok_or_else(unknown)?;
+                        source.complete(name.clone(), argument).await?
+                    }
+                    CompletionOf::Template(uri) => {
+                        let source = self.resources.as_ref().ok_or_else(unknown)?;
+                        source.complete(uri.clone(), argument).await?
+                    }
+                };
+                Ok(Output::Completion(completion))
+            }
+        }
+    }
+}
+
+fn object(arguments: &Arguments) -> Result<Map<String, Value>, ToolError> {
+    match arguments.value() {
+        Ok(Value::Object(object)) => Ok(object.clone()),
+        Ok(_) => Err(ToolError::invalid_args("invalid arguments: expected an object")),
+        Err(reason) => Err(ToolError::invalid_args(format!("invalid arguments: {reason}"))),
+    }
+}
+
+fn argument_in_progress(arguments: &Arguments) -> Result<ArgumentInProgress, ToolError> {
+    let object = object(arguments)?;
+    let text = |key: &str| {
+        object
+            .get("argument")
+            .and_then(|argument| argument.get(key))
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let (Some(name), Some(value)) = (text("name"), text("value")) else {
+        return Err(ToolError::invalid_args(
+            "invalid arguments: `argument` must have a `name` and a `value`, both strings",
+        ));
+    };
+    let settled =
+        object.get("context").and_then(|context| context.get("arguments")).and_then(Value::as_object);
+    let settled = settled.into_iter().flatten();
+    let settled =
+        settled.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    Ok(ArgumentInProgress { name, value, settled })
+}
+
+impl Provider for Family {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog {
+            tools: self.tools.clone(),
+            prompts: self.prompts.as_ref().map(|source| source.prompts()).unwrap_or_default(),
+            templates: self.resources.as_ref().map(|source| source.templates()).unwrap_or_default(),
+        }
+    }
+
+    fn owns_resource(&self, uri: &str) -> bool {
+        self.resources.as_ref().is_some_and(|source| source.owns(uri))
+    }
+
+    fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+        match &self.resources {
+            Some(source) => source.list(),
+            None => Box::pin(async { Ok(Vec::new()) }),
+        }
+    }
+
+    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(self.answer(call))
+    }
+}

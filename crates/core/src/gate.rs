@@ -1,0 +1,170 @@
+//! The one road to a provider.
+
+use crate::Outcome;
+use crate::call::{Call, Caller, CompletionOf, Target};
+use crate::effect::{Effect, Reach};
+use crate::error::ToolError;
+use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef};
+use crate::tool::ToolDef;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+/// Shows that a call went through every layer. Only the gate makes one.
+///
+/// A provider cannot be called without it, so code that forgets the gate does not compile.
+#[derive(Debug)]
+pub struct Permit(());
+
+/// What a list or a call is about, as the rules see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Listing<'a> {
+    pub kind: &'static str,
+    pub name: &'a str,
+    pub effect: Effect,
+    pub reach: Reach,
+}
+
+impl<'a> Listing<'a> {
+    pub fn of_tool(tool: &'a ToolDef) -> Listing<'a> {
+        Listing { kind: "tool", name: &tool.name, effect: tool.effect, reach: tool.reach }
+    }
+
+    fn of_read(kind: &'static str, name: &'a str) -> Listing<'a> {
+        Listing { kind, name, effect: Effect::Read, reach: Reach::Local }
+    }
+
+    /// Returns what the rules see of a call.
+    ///
+    /// A completion is seen as what it completes, so whoever may not see a prompt gets no proposals for it either.
+    pub fn of_call(call: &'a Call) -> Listing<'a> {
+        match (&call.target, call.tool()) {
+            (Target::Tool(_), Some(tool)) => Listing::of_tool(tool),
+            // Nobody knows the name, so nothing good is assumed of it.
+            (Target::Tool(name), None) => {
+                Listing { kind: "tool", name, effect: Effect::Destroy, reach: Reach::Outside }
+            }
+            (Target::Resource(uri), _) => Listing::of_read("resource", uri),
+            (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {
+                Listing::of_read("prompt", name)
+            }
+            (Target::Completion(CompletionOf::Template(uri)), _) => Listing::of_read("resource", uri),
+        }
+    }
+}
+
+/// One guard on the road.
+pub trait Layer: Send + Sync {
+    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome>;
+
+    /// Returns whether the caller may ask for a list at all now.
+    fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
+        let _ = caller;
+        Ok(())
+    }
+
+    /// Returns whether the caller sees this in a list. What a layer refuses as unknown it must not show.
+    fn shows(&self, caller: &Caller, listing: &Listing<'_>) -> bool {
+        let _ = (caller, listing);
+        true
+    }
+}
+
+/// The rest of the road.
+pub struct Next<'a> {
+    layers: &'a [Box<dyn Layer>],
+    registry: &'a Registry,
+}
+
+impl<'a> Next<'a> {
+    /// Goes on. Taken by value, so a layer cannot run the rest of the stack twice.
+    pub fn run(self, call: Call) -> BoxFuture<'a, Outcome> {
+        let Some((layer, layers)) = self.layers.split_first() else {
+            return self.registry.dispatch(Permit(()), call);
+        };
+        layer.call(call, Next { layers, registry: self.registry })
+    }
+}
+
+/// The layers in order, and what is behind them.
+pub struct Gate {
+    registry: Registry,
+    layers: Vec<Box<dyn Layer>>,
+}
+
+impl Gate {
+    /// Builds a gate; the first layer is the outermost. Only `guard::stack` and tests do this.
+    pub fn new(registry: Registry, layers: Vec<Box<dyn Layer>>) -> Gate {
+        Gate { registry, layers }
+    }
+
+    /// Takes a call down the road and brings its outcome back.
+    pub fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
+        if let Target::Tool(name) = &call.target {
+            call.tool = self.registry.tool(name);
+            call.known = call.tool.is_some();
+        } else {
+            call.known = self.registry.knows(&call.target);
+        }
+        Next { layers: &self.layers, registry: &self.registry }.run(call)
+    }
+
+    /// Returns a listener for changes of what is behind the gate.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.registry.subscribe()
+    }
+
+    pub fn tools(&self, caller: &Caller) -> Result<Vec<Arc<ToolDef>>, ToolError> {
+        self.admits(caller)?;
+        let mut tools = self.registry.catalog().tools;
+        tools.retain(|tool| self.shows(caller, &Listing::of_tool(tool)));
+        Ok(tools)
+    }
+
+    /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
+    pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
+        self.registry.tool(name).filter(|tool| self.shows(caller, &Listing::of_tool(tool)))
+    }
+
+    pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {
+        self.admits(caller)?;
+        let mut prompts = self.registry.catalog().prompts;
+        prompts.retain(|prompt| self.shows(caller, &Listing::of_read("prompt", &prompt.name)));
+        Ok(prompts)
+    }
+
+    pub fn templates(&self, caller: &Caller) -> Result<Vec<Arc<TemplateDef>>, ToolError> {
+        self.admits(caller)?;
+        let mut templates = self.registry.catalog().templates;
+        templates.retain(|t| self.shows(caller, &Listing::of_read("resource", &t.uri_template)));
+        Ok(templates)
+    }
+
+    /// Lists resources of all providers. One that fails hides only its own; the error is returned beside the rest.
+    pub async fn resources(&self, caller: &Caller) -> Result<(Vec<ResourceDef>, Vec<ToolError>), ToolError> {
+        self.admits(caller)?;
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
+        for provider in self.registry.providers() {
+            match provider.resources(Permit(())).await {
+                Ok(resources) => found.extend(resources),
+                Err(error) => failed.push(error),
+            }
+        }
+        found.retain(|resource| self.sees_resource(caller, &resource.uri));
+        Ok((found, failed))
+    }
+
+    /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.
+    pub fn sees_resource(&self, caller: &Caller, uri: &str) -> bool {
+        self.registry.knows(&Target::Resource(uri.to_owned()))
+            && self.shows(caller, &Listing::of_read("resource", uri))
+    }
+
+    fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
+        self.layers.iter().try_for_each(|layer| layer.admits(caller))
+    }
+
+    fn shows(&self, caller: &Caller, listing: &Listing<'_>) -> bool {
+        self.layers.iter().all(|layer| layer.shows(caller, listing))
+    }
+}

@@ -1,0 +1,157 @@
+//! Strict reading of JSON that a stranger wrote.
+//!
+//! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the
+//! last would disagree about what was asked, so here a repeated key is an error at any depth.
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::fmt;
+
+/// How deep a value may nest. Well below `serde_json`'s own 128, and deeper than any real argument.
+pub const DEPTH_MAX: usize = 64;
+
+/// Parses `text`; a repeated key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
+pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict { depth_left: DEPTH_MAX }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+#[derive(Clone, Copy)]
+struct Strict {
+    depth_left: usize,
+}
+
+impl Strict {
+    fn deeper<E: de::Error>(self) -> Result<Strict, E> {
+        match self.depth_left.checked_sub(1) {
+            Some(depth_left) => Ok(Strict { depth_left }),
+            None => Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(inner)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut object = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(de::Error::custom(format_args!("key `{}` is given twice", printable(&key))));
+            }
+            let value = map.next_value_seed(inner)?;
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// How much of a stranger's text an error message repeats.
+const QUOTED_CHARS_MAX: usize = 80;
+
+/// Returns `text` fit for an error message: shortened, and with control and invisible characters made visible.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == QUOTED_CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        if c.is_control() || is_invisible(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Returns whether a character changes how text looks without being seen itself.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}' | '\u{180B}'..='\u{180F}'
+        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
+        | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_key_is_an_error_at_any_depth() {
+        for text in [r#"{"a":1,"a":2}"#, r#"[{"x":{"b":0,"b":0}}]"#, r#"{"a":1,"\u0061":2}"#] {
+            let error = parse_strict(text).unwrap_err().to_string();
+            assert!(error.contains("given twice"), "{text}: {error}");
+            // The weak variant takes it without a word.
+            assert!(serde_json::from_str::<Value>(text).is_ok());
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_bound() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(parse_strict(&nested(DEPTH_MAX)).is_ok());
+        assert!(parse_strict(&nested(DEPTH_MAX + 1)).is_err());
+        assert!(parse_strict(&nested(100_000)).is_err());
+    }
+
+    #[test]
+    fn quoted_text_is_short_and_visible() {
+        assert_eq!(printable("a\u{202e}b\u{1b}[31m"), "a\\u{202e}b\\u{1b}[31m");
+        assert_eq!(printable(&"x".repeat(1000)).chars().count(), QUOTED_CHARS_MAX + 1);
+    }
+}

@@ -1,0 +1,57 @@
+//! The vocabulary of Portcullis.
+//!
+//! A [`Call`] travels through the layers of a [`Gate`] to a [`Provider`]. This crate knows nothing of
+//! MCP, HTTP or configuration, and none of its types is `Serialize`: whoever writes a wire format, a
+//! configuration file or an audit record owns the shape of it. The only code here that touches the
+//! outside is [`Root`], the one door to files.
+
+mod call;
+mod clock;
+mod context;
+mod effect;
+mod error;
+mod family;
+mod gate;
+pub mod json;
+mod output;
+mod pattern;
+mod registry;
+pub mod root;
+mod secret;
+mod tool;
+
+pub use call::{
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail,
+};
+pub use clock::{Clock, SystemClock};
+pub use context::{
+    Answer, Answers, Ask, AskKind, AskRefused, CallCtx, LogLevel, LogMessage, NoPeer, Peer, Progress,
+    Question,
+};
+pub use effect::{Effect, EffectSet, Hints, Reach};
+pub use error::{ErrorKind, Fault, InputRequired, ToolError};
+pub use family::{
+    ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
+};
+pub use gate::{Gate, Layer, Listing, Next, Permit};
+pub use output::{
+    Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
+    Role, ToolOutput,
+};
+pub use pattern::{Pattern, PatternError};
+pub use registry::{
+    Catalog, Change, Changes, PromptArgument, PromptDef, Provider, Registry, RegistryError, ResourceDef,
+    TemplateDef,
+};
+pub use root::Root;
+pub use secret::Secret;
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+
+/// What a call ends in.
+pub type Outcome = Result<Output, ToolError>;
+
+/// What a native tool returns.
+pub type ToolResult = Result<ToolOutput, ToolError>;
+
+/// A boxed future that can move between threads.
+pub use futures::future::BoxFuture;

@@ -1,0 +1,232 @@
+//! What a call returns, in types. The wire writes them; a tool never sees JSON of the protocol.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The result of a call.
+#[derive(Debug, Clone)]
+pub enum Output {
+    Tool(ToolOutput),
+    Resource(Vec<ResourceContents>),
+    Prompt(PromptOutput),
+    Completion(Completion),
+    /// An upstream server's own result object, passed on as it came.
+    Raw(Box<RawValue>),
+}
+
+/// The result of a tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolOutput {
+    pub content: Vec<Content>,
+    pub structured: Option<Value>,
+    /// A failure that the tool itself reports with content of its own.
+    pub is_error: bool,
+}
+
+/// One piece of content, with the annotations that the sender chose.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    pub body: ContentBody,
+    pub annotations: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ContentBody {
+    Text(String),
+    Image { base64: String, mime_type: String },
+    Audio { base64: String, mime_type: String },
+    Resource(ResourceContents),
+}
+
+/// The contents of one resource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResourceContents {
+    pub uri: String,
+    pub mime_type: Option<String>,
+    pub body: ResourceBody,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResourceBody {
+    Text(String),
+    Base64(String),
+}
+
+/// Who speaks in a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptMessage {
+    pub role: Role,
+    pub content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptOutput {
+    pub description: Option<String>,
+    pub messages: Vec<PromptMessage>,
+}
+
+/// Proposals for the rest of an argument.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completion {
+    pub values: Vec<String>,
+    pub total: usize,
+    pub has_more: bool,
+}
+
+impl Completion {
+    /// How many proposals one answer holds; the protocol allows no more.
+    pub const VALUES_MAX: usize = 100;
+
+    /// Returns the candidates that start with `prefix`, as many as one answer may hold.
+    pub fn matching<I: IntoIterator<Item = String>>(candidates: I, prefix: &str) -> Completion {
+        let prefix = prefix.to_lowercase();
+        let mut values: Vec<String> =
+            candidates.into_iter().filter(|c| c.to_lowercase().starts_with(&prefix)).collect();
+        let total = values.len();
+        values.truncate(Completion::VALUES_MAX);
+        Completion { has_more: total > values.len(), total, values }
+    }
+}
+
+impl Content {
+    pub fn text(text: impl Into<String>) -> Content {
+        ContentBody::Text(text.into()).into()
+    }
+}
+
+impl From<ContentBody> for Content {
+    fn from(body: ContentBody) -> Content {
+        Content { body, annotations: None }
+    }
+}
+
+impl ToolOutput {
+    pub fn text(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { content: vec![Content::text(text)], structured: None, is_error: false }
+    }
+}
+
+impl Output {
+    /// Hands every text that a reader could see to `visit`, which may replace it.
+    ///
+    /// Keys of structured values are texts too: a secret hides there as well as anywhere.
+    pub fn visit_texts(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        match self {
+            Output::Tool(output) => {
+                output.content.iter_mut().for_each(|content| content.visit_texts(visit));
+                if let Some(value) = &mut output.structured {
+                    visit_value(value, visit);
+                }
+            }
+            Output::Resource(contents) => contents.iter_mut().for_each(|c| c.visit_texts(visit)),
+            Output::Prompt(prompt) => {
+                prompt.description.iter_mut().for_each(&mut *visit);
+                prompt.messages.iter_mut().for_each(|message| message.content.visit_texts(visit));
+            }
+            Output::Completion(completion) => completion.values.iter_mut().for_each(visit),
+            Output::Raw(raw) => {
+                let mut text = raw.get().to_owned();
+                visit(&mut text);
+                // A replacement that broke the JSON must not leave half a secret behind: nothing leaves then.
+                *raw = RawValue::from_string(text).unwrap_or_else(|_| withheld());
+            }
+        }
+    }
+
+    /// Returns about how many bytes the output takes when written.
+    pub fn size(&self) -> usize {
+        let mut bytes = 0;
+        match self {
+            Output::Tool(output) => {
+                bytes += output.content.iter().map(Content::size).sum::<usize>();
+                bytes += output.structured.as_ref().map_or(0, value_size);
+            }
+            Output::Resource(contents) => bytes += contents.iter().map(ResourceContents::size).sum::<usize>(),
+            Output::Prompt(prompt) => {
+                bytes += prompt.messages.iter().map(|message| message.content.size()).sum::<usize>();
+            }
+            Output::Completion(completion) => {
+                bytes += completion.values.iter().map(String::len).sum::<usize>();
+            }
+            Output::Raw(raw) => bytes += raw.get().len(),
+        }
+        bytes
+    }
+}
+
+#[expect(clippy::expect_used, reason = "a constant")]
+fn withheld() -> Box<RawValue> {
+    let text = r#"{"content":[{"type":"text","text":"[WITHHELD]"}],"isError":true}"#;
+    RawValue::from_string(text.to_owned()).expect("a constant JSON object")
+}
+
+impl Content {
+    fn visit_texts(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        match &mut self.body {
+            ContentBody::Text(text) => visit(text),
+            ContentBody::Image { base64, mime_type } | ContentBody::Audio { base64, mime_type } => {
+                visit(base64);
+                visit(mime_type);
+            }
+            ContentBody::Resource(resource) => resource.visit_texts(visit),
+        }
+        if let Some(annotations) = &mut self.annotations {
+            visit_value(annotations, visit);
+        }
+    }
+
+    fn size(&self) -> usize {
+        match &self.body {
+            ContentBody::Text(text) => text.len(),
+            ContentBody::Image { base64, .. } | ContentBody::Audio { base64, .. } => base64.len(),
+            ContentBody::Resource(resource) => resource.size(),
+        }
+    }
+}
+
+impl ResourceContents {
+    fn visit_texts(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        visit(&mut self.uri);
+        self.mime_type.iter_mut().for_each(&mut *visit);
+        match &mut self.body {
+            ResourceBody::Text(text) | ResourceBody::Base64(text) => visit(text),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match &self.body {
+            ResourceBody::Text(text) | ResourceBody::Base64(text) => self.uri.len() + text.len(),
+        }
+    }
+}
+
+fn visit_value(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| visit_value(item, visit)),
+        Value::Object(object) => {
+            let entries = std::mem::take(object);
+            for (mut key, mut value) in entries {
+                visit(&mut key);
+                visit_value(&mut value, visit);
+                object.insert(key, value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| value_size(item) + 1).sum(),
+        Value::Object(object) => object.iter().map(|(key, value)| key.len() + value_size(value) + 4).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}

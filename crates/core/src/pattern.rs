@@ -1,0 +1,65 @@
+//! Globs over names of tools, clients and resources.
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+/// How many globs one pattern may hold. A policy that needs more wants another shape.
+const GLOBS_MAX: usize = 1_000;
+/// How long one glob may be. Names are at most 64 characters, resource addresses somewhat more.
+const GLOB_BYTES_MAX: usize = 512;
+
+/// Any of a list of globs. `*` matches any run of characters, `?` one, `[ab]` a choice, `{a,b}` words.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    globs: Vec<String>,
+    set: GlobSet,
+    /// `*` alone is by far the most common pattern; asking the automaton for it would be a waste.
+    everything: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PatternError {
+    #[error("`{glob}` is not a glob: {reason}")]
+    Bad { glob: String, reason: String },
+    #[error("{count} globs given, at most {GLOBS_MAX} are allowed")]
+    TooMany { count: usize },
+}
+
+impl Pattern {
+    /// Compiles the globs.
+    pub fn new<S: AsRef<str>>(globs: &[S]) -> Result<Pattern, PatternError> {
+        if globs.len() > GLOBS_MAX {
+            return Err(PatternError::TooMany { count: globs.len() });
+        }
+        let mut builder = GlobSetBuilder::new();
+        for glob in globs {
+            let text = glob.as_ref();
+            if text.is_empty() || text.len() > GLOB_BYTES_MAX {
+                let reason = format!("expected 1 to {GLOB_BYTES_MAX} bytes");
+                return Err(PatternError::Bad { glob: text.to_owned(), reason });
+            }
+            let glob = Glob::new(text)
+                .map_err(|e| PatternError::Bad { glob: text.to_owned(), reason: e.kind().to_string() })?;
+            builder.add(glob);
+        }
+        let set = builder
+            .build()
+            .map_err(|e| PatternError::Bad { glob: String::new(), reason: e.kind().to_string() })?;
+        let globs: Vec<String> = globs.iter().map(|g| g.as_ref().to_owned()).collect();
+        let everything = globs.iter().any(|g| g == "*");
+        Ok(Pattern { globs, set, everything })
+    }
+
+    /// Returns the pattern that matches every name.
+    #[expect(clippy::expect_used, reason = "a constant glob")]
+    pub fn any() -> Pattern {
+        Pattern::new(&["*"]).expect("`*` is a glob")
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        self.everything || self.set.is_match(name)
+    }
+
+    pub fn globs(&self) -> &[String] {
+        &self.globs
+    }
+}

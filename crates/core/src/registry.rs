@@ -1,0 +1,264 @@
+//! Who answers to which name.
+
+use crate::Outcome;
+use crate::call::{Call, CompletionOf, Target};
+use crate::error::ToolError;
+use crate::gate::Permit;
+use crate::tool::ToolDef;
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::broadcast;
+
+/// How many changes a slow listener may fall behind before it is told that it missed some.
+const CHANGES_MAX: usize = 256;
+
+/// One argument of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptArgument {
+    pub name: String,
+    pub description: Option<String>,
+    pub required: bool,
+}
+
+/// A prompt that a person can choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptDef {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// A resource that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceDef {
+    pub uri: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime_type: Option<String>,
+    pub size: Option<u64>,
+}
+
+/// A family of resources, by the form of their addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateDef {
+    pub uri_template: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime_type: Option<String>,
+}
+
+/// What a provider offers under names, in the order in which it is listed.
+#[derive(Default, Clone)]
+pub struct Catalog {
+    pub tools: Vec<Arc<ToolDef>>,
+    pub prompts: Vec<Arc<PromptDef>>,
+    pub templates: Vec<Arc<TemplateDef>>,
+}
+
+/// A native family or an upstream server. Reached only with a [`Permit`].
+pub trait Provider: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// Returns what is offered now. Must not block.
+    fn catalog(&self) -> Catalog;
+
+    /// Returns whether reads of this address come here.
+    fn owns_resource(&self, uri: &str) -> bool {
+        let _ = uri;
+        false
+    }
+
+    /// Lists the resources that exist now; they are too many and too short-lived for the catalog.
+    fn resources(&self, permit: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+        let _ = permit;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn call(&self, permit: Permit, call: Call) -> BoxFuture<'_, Outcome>;
+}
+
+/// Something that clients may want to know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Tools,
+    Prompts,
+    Resources,
+    ResourceUpdated(String),
+}
+
+/// Where a provider says that something changed.
+#[derive(Clone)]
+pub struct Changes {
+    registry: Weak<Inner>,
+}
+
+impl Changes {
+    /// Lets the registry look again, then tells every client.
+    pub fn announce(&self, change: Change) {
+        if let Some(inner) = self.registry.upgrade() {
+            if matches!(change, Change::Tools | Change::Prompts | Change::Resources) {
+                inner.reindex();
+            }
+            // No listener is no fault.
+            let _ = inner.changes.send(change);
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("two providers offer {kind} `{name}`: `{first}` and `{second}`")]
+    Taken { kind: &'static str, name: String, first: String, second: String },
+}
+
+#[derive(Default)]
+struct Index {
+    catalog: Catalog,
+    tools: HashMap<String, (Arc<ToolDef>, usize)>,
+    prompts: HashMap<String, usize>,
+    templates: HashMap<String, usize>,
+    providers: Vec<Arc<dyn Provider>>,
+}
+
+struct Inner {
+    providers: Mutex<Vec<Arc<dyn Provider>>>,
+    index: ArcSwap<Index>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// All providers, in the order of listing.
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let (changes, _) = broadcast::channel(CHANGES_MAX);
+        Registry {
+            inner: Arc::new(Inner { providers: Mutex::default(), index: ArcSwap::default(), changes }),
+        }
+    }
+}
+
+impl Registry {
+    /// Adds a provider. A name that is taken is an error, never a replacement.
+    pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
+        let provider: Arc<dyn Provider> = Arc::new(provider);
+        let mut providers = self.inner.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        providers.push(provider);
+        match Index::build(&providers) {
+            Ok(index) => {
+                self.inner.index.store(Arc::new(index));
+                Ok(())
+            }
+            Err(taken) => {
+                providers.pop();
+                Err(taken)
+            }
+        }
+    }
+
+    /// Returns the place where providers announce changes.
+    pub fn changes(&self) -> Changes {
+        Changes { registry: Arc::downgrade(&self.inner) }
+    }
+
+    /// Returns a listener for changes from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.inner.changes.subscribe()
+    }
+
+    pub(crate) fn catalog(&self) -> Catalog {
+        self.inner.index.load().catalog.clone()
+    }
+
+    pub(crate) fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        self.inner.index.load().providers.clone()
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<ToolDef>> {
+        self.inner.index.load().tools.get(name).map(|(tool, _)| tool.clone())
+    }
+
+    /// Returns whether a provider answers for the target.
+    pub(crate) fn knows(&self, target: &Target) -> bool {
+        self.inner.index.load().provider_of(target).is_some()
+    }
+
+    /// Hands the call to its provider. The permit shows that the call went through the gate.
+    pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Call) -> BoxFuture<'a, Outcome> {
+        let provider = self.inner.index.load().provider_of(&call.target);
+        Box::pin(async move {
+            match provider {
+                Some(provider) => provider.call(permit, call).await,
+                None => Err(ToolError::unknown(call.target.kind(), call.target.name())),
+            }
+        })
+    }
+}
+
+impl Inner {
+    fn reindex(&self) {
+        let providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        // A provider that takes a name at run time that another has keeps its old entries out: the last good index stays.
+        if let Ok(index) = Index::build(&providers) {
+            self.index.store(Arc::new(index));
+        }
+    }
+}
+
+impl Index {
+    fn build(providers: &[Arc<dyn Provider>]) -> Result<Index, RegistryError> {
+        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        for (at, provider) in providers.iter().enumerate() {
+            let catalog = provider.catalog();
+            let taken = |kind, name: &str, first: usize| RegistryError::Taken {
+                kind,
+                name: name.to_owned(),
+                first: providers[first].name().to_owned(),
+                second: provider.name().to_owned(),
+            };
+            for tool in &catalog.tools {
+                if let Some((_, first)) = index.tools.insert(tool.name.clone(), (tool.clone(), at)) {
+                    return Err(taken("tool", &tool.name, first));
+                }
+            }
+            for prompt in &catalog.prompts {
+                if let Some(first) = index.prompts.insert(prompt.name.clone(), at) {
+                    return Err(taken("prompt", &prompt.name, first));
+                }
+            }
+            for template in &catalog.templates {
+                index.templates.entry(template.uri_template.clone()).or_insert(at);
+            }
+            index.catalog.tools.extend(catalog.tools);
+            index.catalog.prompts.extend(catalog.prompts);
+            index.catalog.templates.extend(catalog.templates);
+        }
+        Ok(index)
+    }
+
+    fn provider_of(&self, target: &Target) -> Option<Arc<dyn Provider>> {
+        let at = match target {
+            Target::Tool(name) => self.tools.get(name).map(|(_, at)| *at),
+            Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
+                self.prompts.get(name).copied()
+            }
+            Target::Completion(CompletionOf::Template(uri)) => {
+                self.templates.get(uri).copied().or_else(|| self.owner_of(uri))
+            }
+            Target::Resource(uri) => self.owner_of(uri),
+        };
+        at.map(|at| self.providers[at].clone())
+    }
+
+    fn owner_of(&self, uri: &str) -> Option<usize> {
+        self.providers.iter().position(|provider| provider.owns_resource(uri))
+    }
+}

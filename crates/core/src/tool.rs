@@ -1,0 +1,127 @@
+//! What a tool is, apart from the function that runs.
+
+use crate::effect::{Effect, Reach};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// What one call of a tool may use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub deadline_ms: u64,
+    pub output_bytes_max: usize,
+}
+
+impl Limits {
+    /// Enough for local work; small enough that a stuck call is noticed.
+    pub const DEFAULT: Limits = Limits { deadline_ms: 30_000, output_bytes_max: 10 * 1024 * 1024 };
+
+    pub fn deadline(self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+}
+
+/// A call that works, as documentation and as a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Example {
+    /// What the call is for, in a few words.
+    pub what: &'static str,
+    /// The arguments, as a JSON object.
+    pub arguments: &'static str,
+}
+
+/// A native tool as its author states it.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolSpec {
+    /// `family_verb`.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// Written for a model: what it does, when to use it, what it returns.
+    pub description: &'static str,
+    pub effect: Effect,
+    pub reach: Reach,
+    pub limits: Limits,
+    pub example: Example,
+}
+
+/// How a family tells a failure to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ErrorStyle {
+    /// `Error: <what happened>`, and on a second line what to do next.
+    #[default]
+    Sentence,
+    /// `{"error": …, "suggestions": […]}`.
+    Suggestions,
+    /// `{"ok": false, "tool": …, "error": {…}}`.
+    Envelope,
+}
+
+/// Whether a tool may run as a task that the client polls, where the client offers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskSupport {
+    #[default]
+    Never,
+    Optional,
+    /// The tool takes so long that it runs as a task only.
+    Required,
+    /// As `Required`, but what the tool asks of the client it asks before the task begins.
+    RequiredAfterQuestions,
+}
+
+/// Whether arguments fit a schema. Compiled once per definition by the layer that validates.
+pub trait ArgumentCheck: Send + Sync {
+    /// Returns every way in which the arguments do not fit.
+    fn check(&self, arguments: &Value) -> Result<(), Vec<String>>;
+}
+
+/// A registered tool.
+pub struct ToolDef {
+    pub name: String,
+    pub title: String,
+    pub description: String,
+    pub effect: Effect,
+    pub reach: Reach,
+    pub limits: Limits,
+    pub error_style: ErrorStyle,
+    pub tasks: TaskSupport,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub example: Option<Example>,
+    check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
+    listing: OnceLock<Box<RawValue>>,
+}
+
+impl ToolDef {
+    pub fn new(spec: ToolSpec, input_schema: Value, output_schema: Option<Value>) -> ToolDef {
+        ToolDef {
+            name: spec.name.to_owned(),
+            title: spec.title.to_owned(),
+            description: spec.description.to_owned(),
+            effect: spec.effect,
+            reach: spec.reach,
+            limits: spec.limits,
+            error_style: ErrorStyle::default(),
+            tasks: TaskSupport::default(),
+            input_schema,
+            output_schema,
+            example: Some(spec.example),
+            check: OnceLock::new(),
+            listing: OnceLock::new(),
+        }
+    }
+
+    /// Returns the compiled schema, compiling it at the first use.
+    pub fn check_with(
+        &self,
+        compile: impl FnOnce(&Value) -> Result<Box<dyn ArgumentCheck>, String>,
+    ) -> Result<&dyn ArgumentCheck, &str> {
+        let compiled = self.check.get_or_init(|| compile(&self.input_schema));
+        compiled.as_deref().map_err(String::as_str)
+    }
+
+    /// Returns the definition as the wire writes it, written at the first use.
+    pub fn listing_with(&self, write: impl FnOnce(&ToolDef) -> Box<RawValue>) -> &RawValue {
+        self.listing.get_or_init(|| write(self))
+    }
+}

@@ -1,0 +1,10 @@
+//! A provider cannot be called without a permit.
+
+use portcullis_core::{Call, Provider};
+
+fn call(provider: &dyn Provider, call: Call) {
+    let _ = provider.call(call);
+    let _ = provider.call((), call);
+}
+
+fn main() {}
