@@ -1,0 +1,464 @@
+//! The two eras of the protocol, and the only place that knows how they differ.
+//!
+//! Up to 2025-11-25 a client opens a session with `initialize`, and the server may ask the client things
+//! in the middle of a call. From 2026-07-28 on every request stands alone: it brings its version and the
+//! client's capabilities in `_meta`, results say what they are and how long they may be kept, and a
+//! question to the client is a result that the client answers by calling again.
+
+use crate::params::{Key, Params};
+use crate::rpc::{self, RpcError};
+use portcullis_core::{AskKind, LogLevel};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+/// How a client and the hub know each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// `initialize`, sessions, requests in both directions.
+    Sessions,
+    /// Each request stands alone.
+    PerRequest,
+}
+
+/// A dated revision of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Revision {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
+}
+
+impl Revision {
+    pub const ALL: [Revision; 5] = [
+        Revision::V2024_11_05,
+        Revision::V2025_03_26,
+        Revision::V2025_06_18,
+        Revision::V2025_11_25,
+        Revision::V2026_07_28,
+    ];
+
+    /// The newest revision that a client can get by `initialize`.
+    pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Revision::V2024_11_05 => "2024-11-05",
+            Revision::V2025_03_26 => "2025-03-26",
+            Revision::V2025_06_18 => "2025-06-18",
+            Revision::V2025_11_25 => "2025-11-25",
+            Revision::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Revision> {
+        Revision::ALL.into_iter().find(|revision| revision.as_str() == text)
+    }
+
+    pub fn era(self) -> Era {
+        if self < Revision::V2026_07_28 { Era::Sessions } else { Era::PerRequest }
+    }
+
+    /// Returns the revision for a session: the one asked for, or else the newest with sessions.
+    pub fn negotiate(asked: &str) -> Revision {
+        Revision::parse(asked)
+            .filter(|revision| revision.era() == Era::Sessions)
+            .unwrap_or(Revision::NEWEST_WITH_SESSIONS)
+    }
+
+    /// Returns whether several messages may come in one frame.
+    pub fn allows_batches(self) -> bool {
+        self <= Revision::V2025_03_26
+    }
+
+    /// Returns whether a stream begins with an event that only carries an id to come back with.
+    pub fn primes_streams(self) -> bool {
+        self == Revision::V2025_11_25
+    }
+
+    /// Returns whether the era has this method. Names that neither era knows are left to the dispatcher.
+    pub fn has_method(self, method: &str) -> bool {
+        let only_with_sessions = matches!(
+            method,
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+        );
+        let only_per_request = matches!(
+            method,
+            "server/discover" | "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel"
+        );
+        match self.era() {
+            Era::Sessions => !only_per_request,
+            Era::PerRequest => !only_with_sessions,
+        }
+    }
+}
+
+/// What a client offers to be asked, and to understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    pub elicit: bool,
+    pub sample: bool,
+    pub roots: bool,
+    pub tasks: bool,
+}
+
+/// The name of the tasks extension.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+impl Offers {
+    pub fn of(capabilities: &Map<String, Value>) -> Offers {
+        let has = |key: &str| capabilities.get(key).is_some_and(Value::is_object);
+        let extensions = capabilities.get("extensions");
+        let tasks = extensions.and_then(|all| all.get(TASKS)).is_some_and(Value::is_object);
+        Offers { elicit: has("elicitation"), sample: has("sampling"), roots: has("roots"), tasks }
+    }
+
+    pub fn has(self, kind: AskKind) -> bool {
+        match kind {
+            AskKind::Elicit => self.elicit,
+            AskKind::Sample => self.sample,
+            AskKind::Roots => self.roots,
+        }
+    }
+}
+
+/// Returns the method by which the client is asked.
+pub fn ask_method(kind: AskKind) -> &'static str {
+    match kind {
+        AskKind::Elicit => "elicitation/create",
+        AskKind::Sample => "sampling/createMessage",
+        AskKind::Roots => "roots/list",
+    }
+}
+
+fn capability_name(kind: AskKind) -> &'static str {
+    match kind {
+        AskKind::Elicit => "elicitation",
+        AskKind::Sample => "sampling",
+        AskKind::Roots => "roots",
+    }
+}
+
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const META_SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What a request says of itself in `_meta`.
+#[derive(Debug, Clone, Default)]
+pub struct RequestMeta {
+    /// The version that a request of the newer era names.
+    pub version: Option<String>,
+    pub offers: Option<Offers>,
+    pub log_level: Option<LogLevel>,
+    /// What progress reports are tagged with, as it came.
+    pub progress_token: Option<Value>,
+}
+
+impl RequestMeta {
+    pub fn of(params: &Params<'_>) -> Result<RequestMeta, RpcError> {
+        let Some(meta) = params.optional_object(Key::Meta)? else { return Ok(RequestMeta::default()) };
+        let text = |key: &str| meta.get(key).and_then(Value::as_str).map(str::to_owned);
+        let token =
+            meta.get("progressToken").filter(|token| token.is_string() || token.is_i64() || token.is_u64());
+        Ok(RequestMeta {
+            version: text(META_VERSION),
+            offers: meta.get(META_CAPABILITIES).and_then(Value::as_object).map(Offers::of),
+            log_level: text(META_LOG_LEVEL).as_deref().and_then(LogLevel::parse),
+            progress_token: token.cloned(),
+        })
+    }
+}
+
+/// Returns which revision a request on a line (stdio, socket) speaks, or `None` for that of its session.
+pub fn of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
+    match meta.version.as_deref() {
+        None => Ok(None),
+        Some(version) => checked(version, meta).map(Some),
+    }
+}
+
+/// Returns which revision an HTTP request speaks, or `None` where the header names none and the session decides.
+///
+/// The order of the checks is what clients rely on: incomplete `_meta`, then header against body, then support.
+pub fn of_http(header: Option<&str>, meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
+    let known = header.map(Revision::parse);
+    match (known, meta.version.as_deref()) {
+        (Some(Some(revision)), _) if revision.era() == Era::Sessions => Ok(Some(revision)),
+        (None, None) => Ok(None),
+        // A version that nobody knows, from a client that says no more: tell it what there is.
+        (Some(None), None) => Err(unsupported(header.unwrap_or_default())),
+        (Some(_), None) => Err(RpcError::invalid_params(format_args!("`_meta` must have `{META_VERSION}`"))),
+        (_, Some(version)) => {
+            if meta.offers.is_none() {
+                return Err(incomplete());
+            }
+            if header != Some(version) {
+                return Err(mismatch("MCP-Protocol-Version", header, version));
+            }
+            checked(version, meta).map(Some)
+        }
+    }
+}
+
+fn checked(version: &str, meta: &RequestMeta) -> Result<Revision, RpcError> {
+    if meta.offers.is_none() {
+        return Err(incomplete());
+    }
+    Revision::parse(version).filter(|r| r.era() == Era::PerRequest).ok_or_else(|| unsupported(version))
+}
+
+fn incomplete() -> RpcError {
+    RpcError::invalid_params(format_args!("`_meta` must have `{META_CAPABILITIES}`, an object"))
+}
+
+fn unsupported(version: &str) -> RpcError {
+    let supported: Vec<&str> = Revision::ALL.into_iter().rev().map(Revision::as_str).collect();
+    let requested = portcullis_core::json::printable(version);
+    RpcError::new(rpc::UNSUPPORTED_VERSION, format!("Unsupported protocol version: {requested}"))
+        .with(json!({ "supported": supported, "requested": requested }))
+}
+
+/// The error for a header that says something else than the body.
+pub fn mismatch(header: &str, said: Option<&str>, body: &str) -> RpcError {
+    let body = portcullis_core::json::printable(body);
+    let message = match said {
+        None => format!("Header mismatch: `{header}` is missing, the body says `{body}`"),
+        Some(said) => {
+            let said = portcullis_core::json::printable(said);
+            format!("Header mismatch: `{header}` says `{said}`, the body `{body}`")
+        }
+    };
+    RpcError::new(rpc::HEADER_MISMATCH, message)
+}
+
+/// The error for a call that needs what the client does not offer.
+pub fn missing_capability(kind: AskKind) -> RpcError {
+    let name = capability_name(kind);
+    RpcError::new(rpc::MISSING_CAPABILITY, format!("This call needs the client capability `{name}`"))
+        .with(json!({ "requiredCapabilities": { name: {} } }))
+}
+
+/// The error for a request about tasks from a client that does not offer them.
+pub fn missing_tasks() -> RpcError {
+    RpcError::new(rpc::MISSING_CAPABILITY, format!("This needs the client extension `{TASKS}`"))
+        .with(json!({ "requiredCapabilities": { "extensions": { TASKS: {} } } }))
+}
+
+/// The error for a resource that does not exist, or that the caller may not see.
+pub fn resource_not_found(revision: Revision, uri: &str) -> RpcError {
+    let code = match revision.era() {
+        Era::Sessions => rpc::RESOURCE_NOT_FOUND,
+        Era::PerRequest => rpc::INVALID_PARAMS,
+    };
+    let uri = portcullis_core::json::printable(uri);
+    RpcError::new(code, format!("Resource not found: {uri}")).with(json!({ "uri": uri }))
+}
+
+/// Returns the HTTP status for an error of a request.
+pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
+    match (revision.era(), error.code) {
+        (_, rpc::PARSE_ERROR | rpc::INVALID_REQUEST) => 400,
+        (_, rpc::HEADER_MISMATCH | rpc::UNSUPPORTED_VERSION) => 400,
+        (Era::Sessions, _) => 200,
+        (Era::PerRequest, rpc::METHOD_NOT_FOUND) => 404,
+        (Era::PerRequest, rpc::MISSING_CAPABILITY) => 400,
+        (Era::PerRequest, _) => 200,
+    }
+}
+
+/// What sort of result it is, as far as the envelope cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultKind {
+    Plain,
+    /// A list or a read, which a client may keep for a while.
+    Cacheable {
+        ttl_ms: u64,
+    },
+    /// Questions to the client; the object already says so.
+    Questions,
+}
+
+/// Puts what the revision wants around a result object of the hub's own.
+pub fn dress(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
+    let has =
+        Present { result_type: (kind == ResultKind::Questions).then_some(IgnoredAny), ..Present::default() };
+    complete(revision, kind, object, &has)
+}
+
+/// Puts around a stranger's result object what it does not have yet.
+pub fn dress_foreign(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
+    let has = serde_json::from_slice(&object).unwrap_or_default();
+    complete(revision, kind, object, &has)
+}
+
+fn complete(revision: Revision, kind: ResultKind, mut object: Vec<u8>, has: &Present) -> Vec<u8> {
+    if revision.era() == Era::Sessions {
+        return object;
+    }
+    debug_assert_eq!(object.last(), Some(&b'}'));
+    object.pop();
+    let mut empty = object.iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let mut add = |text: &str| {
+        if !std::mem::take(&mut empty) {
+            object.push(b',');
+        }
+        object.extend_from_slice(text.as_bytes());
+    };
+    if has.result_type.is_none() {
+        add(r#""resultType":"complete""#);
+    }
+    if let ResultKind::Cacheable { ttl_ms } = kind {
+        if has.ttl_ms.is_none() {
+            add(&format!(r#""ttlMs":{ttl_ms}"#));
+        }
+        if has.cache_scope.is_none() {
+            // What is listed and read depends on who asks.
+            add(r#""cacheScope":"private""#);
+        }
+    }
+    if has.meta.is_none() {
+        add(SERVER_META);
+    }
+    object.push(b'}');
+    object
+}
+
+const SERVER_META: &str = concat!(
+    r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"portcullis","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}}"#
+);
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Present {
+    result_type: Option<IgnoredAny>,
+    ttl_ms: Option<IgnoredAny>,
+    cache_scope: Option<IgnoredAny>,
+    #[serde(rename = "_meta")]
+    meta: Option<IgnoredAny>,
+}
+
+/// How long a client may keep what `server/discover` says. It changes only with a new version of the hub.
+const DISCOVER_TTL_MS: u64 = 300_000;
+
+/// What the hub tells of itself.
+#[derive(Debug, Clone, Default)]
+pub struct ServerFace {
+    pub instructions: Option<String>,
+    /// Whether anything behind the hub can run as a task.
+    pub tasks: bool,
+}
+
+impl ServerFace {
+    /// Returns the answer to `initialize`.
+    pub fn initialize(&self, revision: Revision) -> Vec<u8> {
+        let mut result = json!({
+            "protocolVersion": revision.as_str(),
+            "capabilities": self.capabilities(Era::Sessions),
+            "serverInfo": server_info(),
+        });
+        if let Some(instructions) = &self.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        result.to_string().into_bytes()
+    }
+
+    /// Returns the answer to `server/discover`.
+    pub fn discover(&self, revision: Revision) -> Vec<u8> {
+        let versions: Vec<&str> = Revision::ALL.into_iter().rev().map(Revision::as_str).collect();
+        let mut result =
+            json!({ "supportedVersions": versions, "capabilities": self.capabilities(Era::PerRequest) });
+        if let Some(instructions) = &self.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        let kind = ResultKind::Cacheable { ttl_ms: DISCOVER_TTL_MS };
+        dress(revision, kind, result.to_string().into_bytes())
+    }
+
+    fn capabilities(&self, era: Era) -> Value {
+        let mut capabilities = json!({
+            "tools": { "listChanged": true },
+            "resources": { "subscribe": true, "listChanged": true },
+            "prompts": { "listChanged": true },
+            "completions": {},
+            "logging": {},
+        });
+        if era == Era::PerRequest && self.tasks {
+            capabilities["extensions"] = json!({ TASKS: {} });
+        }
+        capabilities
+    }
+}
+
+fn server_info() -> Value {
+    json!({ "name": "portcullis", "title": "Portcullis", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// Tags a notification with the subscription that it belongs to.
+pub fn tagged(params: Value, subscription: &Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({ META_SUBSCRIPTION: subscription });
+    params
+}
+
+/// Returns whether `_meta` of an era's result carries the hub's name, for tests of the envelope.
+pub fn names_server(meta: &Value) -> bool {
+    meta.get(META_SERVER_INFO).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(version: Option<&str>, offers: bool) -> RequestMeta {
+        let version = version.map(str::to_owned);
+        RequestMeta { version, offers: offers.then(Offers::default), ..RequestMeta::default() }
+    }
+
+    #[test]
+    fn which_revision_a_request_speaks() {
+        let modern = "2026-07-28";
+        let cases = [
+            (None, None, false, Ok(None)),
+            (Some("2025-11-25"), None, false, Ok(Some("2025-11-25"))),
+            (Some("2024-11-05"), Some(modern), true, Ok(Some("2024-11-05"))),
+            (Some(modern), Some(modern), true, Ok(Some(modern))),
+            (Some(modern), None, false, Err(rpc::INVALID_PARAMS)),
+            (Some(modern), Some(modern), false, Err(rpc::INVALID_PARAMS)),
+            (Some(modern), Some("v999.0.0"), true, Err(rpc::HEADER_MISMATCH)),
+            (Some("v999.0.0"), Some("v999.0.0"), true, Err(rpc::UNSUPPORTED_VERSION)),
+            (Some("v999.0.0"), None, false, Err(rpc::UNSUPPORTED_VERSION)),
+            (None, Some(modern), true, Err(rpc::HEADER_MISMATCH)),
+        ];
+        for (header, version, offers, expected) in cases {
+            let got = of_http(header, &meta(version, offers));
+            let got = got.map(|r| r.map(Revision::as_str)).map_err(|e| e.code);
+            assert_eq!(got, expected, "{header:?} {version:?} {offers}");
+        }
+    }
+
+    #[test]
+    fn results_are_dressed_for_their_era() {
+        let dress = |revision, kind, text: &str| {
+            String::from_utf8(super::dress(revision, kind, text.as_bytes().to_vec())).unwrap()
+        };
+        let cacheable = ResultKind::Cacheable { ttl_ms: 5 };
+        assert_eq!(dress(Revision::V2025_11_25, cacheable, "{}"), "{}");
+        let modern: Value =
+            serde_json::from_str(&dress(Revision::V2026_07_28, cacheable, r#"{"tools":[]}"#)).unwrap();
+        assert_eq!(modern["resultType"], "complete");
+        assert_eq!((&modern["ttlMs"], &modern["cacheScope"]), (&json!(5), &json!("private")));
+        assert!(names_server(&modern["_meta"]));
+        let foreign = r#"{"resultType":"task","_meta":{"a":1}}"#;
+        let kept = dress_foreign(Revision::V2026_07_28, ResultKind::Plain, foreign.into());
+        assert_eq!(kept, foreign.as_bytes());
+        let empty: Value =
+            serde_json::from_str(&dress(Revision::V2026_07_28, ResultKind::Plain, "{}")).unwrap();
+        assert_eq!(empty["resultType"], "complete");
+    }
+}

@@ -1,0 +1,136 @@
+//! Newline-delimited frames, with a bound on what one line may cost.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// How much is read at once, and how much of a line that is too long is kept in memory.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// One line, or why there is none.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The line without its end.
+    Text(Bytes),
+    /// The line was longer than allowed. It was read to its end and thrown away.
+    TooLong {
+        bytes: u64,
+    },
+    End,
+}
+
+/// Reads lines without ever holding more than one line of the allowed length.
+#[derive(Debug)]
+pub struct LineReader<R> {
+    from: R,
+    buffer: BytesMut,
+    /// How far the buffer has been searched for a line end.
+    searched: usize,
+    line_bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
+        LineReader { from, buffer: BytesMut::new(), searched: 0, line_bytes_max }
+    }
+
+    /// Returns the next line that is not empty. Cancel-safe: what has been read stays in the buffer.
+    pub async fn next(&mut self) -> std::io::Result<Line> {
+        loop {
+            if let Some(at) = self.find_end() {
+                let mut line = self.buffer.split_to(at + 1);
+                self.searched = 0;
+                line.truncate(at);
+                if line.last() == Some(&b'\r') {
+                    line.truncate(at - 1);
+                }
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    continue;
+                }
+                if line.len() > self.line_bytes_max {
+                    return Ok(Line::TooLong { bytes: line.len() as u64 });
+                }
+                return Ok(Line::Text(line.freeze()));
+            }
+            if self.buffer.len() > self.line_bytes_max {
+                return self.skip_line().await;
+            }
+            self.buffer.reserve(CHUNK_BYTES);
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                // A last line without an end is a line all the same.
+                let rest = self.buffer.split().freeze();
+                self.searched = 0;
+                let blank = rest.iter().all(u8::is_ascii_whitespace);
+                return Ok(if blank { Line::End } else { Line::Text(rest) });
+            }
+        }
+    }
+
+    fn find_end(&mut self) -> Option<usize> {
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let at = found.map(|offset| self.searched + offset);
+        self.searched = self.buffer.len();
+        at
+    }
+
+    /// Reads to the end of a line that is too long, keeping nothing of it.
+    async fn skip_line(&mut self) -> std::io::Result<Line> {
+        let mut bytes = self.buffer.len() as u64;
+        self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
+        self.searched = 0;
+        loop {
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(Line::TooLong { bytes });
+            }
+            if let Some(at) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                bytes += at as u64;
+                let _ = self.buffer.split_to(at + 1);
+                return Ok(Line::TooLong { bytes });
+            }
+            bytes += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(input: &[u8], max: usize) -> Vec<Line> {
+        let mut reader = LineReader::new(input, max);
+        let mut lines = Vec::new();
+        loop {
+            let line = reader.next().await.unwrap();
+            let end = line == Line::End;
+            lines.push(line);
+            if end {
+                return lines;
+            }
+        }
+    }
+
+    fn text(text: &'static str) -> Line {
+        Line::Text(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn lines_end_with_either_ending_and_blank_ones_are_skipped() {
+        assert_eq!(lines(b"a\n\r\n  \nb\r\nc", 10).await, [text("a"), text("b"), text("c"), Line::End]);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_skipped_and_the_next_one_read() {
+        let mut input = vec![b'x'; 200_000];
+        input.extend_from_slice(b"\nok\n");
+        let expected = [Line::TooLong { bytes: 200_000 }, text("ok"), Line::End];
+        assert_eq!(lines(&input, 1_000).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_costs_no_memory() {
+        let endless = tokio::io::repeat(b'x').take(1 << 28);
+        let mut reader = LineReader::new(endless, 1_000);
+        assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: 1 << 28 });
+        assert!(reader.buffer.capacity() <= 4 * CHUNK_BYTES, "{}", reader.buffer.capacity());
+    }
+}

@@ -1,0 +1,346 @@
+//! From the types of `core` to the JSON of the protocol.
+
+use crate::era::{self, Era, ResultKind, Revision, dress};
+use crate::rpc::{self, Answer, RpcError};
+use portcullis_core::{
+    Completion, Content, ContentBody, ErrorKind, ErrorStyle, InputRequired, Output, PromptDef, PromptOutput,
+    ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef, ToolError, ToolOutput,
+};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// How long a client may keep a list or a read. Rules can change at any moment, so not at all.
+const READ_TTL_MS: u64 = 0;
+const CACHEABLE: ResultKind = ResultKind::Cacheable { ttl_ms: READ_TTL_MS };
+
+/// Writes the result of a call.
+pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
+    match output {
+        Output::Tool(tool) => dress(revision, ResultKind::Plain, write(&View(tool))),
+        Output::Resource(contents) => {
+            let views: Vec<_> = contents.iter().map(View).collect();
+            dress(revision, CACHEABLE, write(&One("contents", views)))
+        }
+        Output::Prompt(prompt) => dress(revision, ResultKind::Plain, write(&View(prompt))),
+        Output::Completion(completion) => {
+            dress(revision, ResultKind::Plain, write(&One("completion", View(completion))))
+        }
+        Output::Raw(raw) => era::dress_foreign(revision, ResultKind::Plain, raw.get().as_bytes().to_vec()),
+    }
+}
+
+/// One page of a list.
+pub fn page(
+    revision: Revision,
+    key: &'static str,
+    items: &[&RawValue],
+    next_cursor: Option<&str>,
+) -> Vec<u8> {
+    struct Page<'a>(&'static str, &'a [&'a RawValue], Option<&'a str>);
+    impl Serialize for Page<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            map.serialize_entry(self.0, self.1)?;
+            if let Some(cursor) = self.2 {
+                map.serialize_entry("nextCursor", cursor)?;
+            }
+            map.end()
+        }
+    }
+    dress(revision, CACHEABLE, write(&Page(key, items, next_cursor)))
+}
+
+/// Writes a tool's definition.
+pub fn tool(tool: &ToolDef) -> Box<RawValue> {
+    let hints = tool.effect.hints(tool.reach);
+    let mut definition = json!({
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    });
+    if let Some(schema) = &tool.output_schema {
+        definition["outputSchema"] = schema.clone();
+    }
+    definition["annotations"] = json!({
+        "title": tool.title,
+        "readOnlyHint": hints.read_only,
+        "destructiveHint": hints.destructive,
+        "idempotentHint": hints.idempotent,
+        "openWorldHint": hints.open_world,
+    });
+    raw(&definition)
+}
+
+pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
+    let arguments: Vec<Value> = prompt
+        .arguments
+        .iter()
+        .map(|argument| {
+            let mut value = json!({ "name": argument.name, "required": argument.required });
+            set(&mut value, "description", argument.description.as_deref());
+            value
+        })
+        .collect();
+    let mut definition = json!({ "name": prompt.name });
+    set(&mut definition, "title", prompt.title.as_deref());
+    set(&mut definition, "description", prompt.description.as_deref());
+    definition["arguments"] = arguments.into();
+    raw(&definition)
+}
+
+pub fn resource(resource: &ResourceDef) -> Box<RawValue> {
+    let mut definition = json!({ "uri": resource.uri, "name": resource.name });
+    set(&mut definition, "title", resource.title.as_deref());
+    set(&mut definition, "description", resource.description.as_deref());
+    set(&mut definition, "mimeType", resource.mime_type.as_deref());
+    if let Some(size) = resource.size {
+        definition["size"] = size.into();
+    }
+    raw(&definition)
+}
+
+pub fn template(template: &TemplateDef) -> Box<RawValue> {
+    let mut definition = json!({ "uriTemplate": template.uri_template, "name": template.name });
+    set(&mut definition, "title", template.title.as_deref());
+    set(&mut definition, "description", template.description.as_deref());
+    set(&mut definition, "mimeType", template.mime_type.as_deref());
+    raw(&definition)
+}
+
+/// Writes questions to the client as the result of a round.
+pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<u8> {
+    let requests: serde_json::Map<String, Value> = input
+        .questions
+        .iter()
+        .map(|q| (q.key.clone(), json!({ "method": era::ask_method(q.ask.kind), "params": q.ask.params })))
+        .collect();
+    let result = json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state });
+    dress(revision, ResultKind::Questions, result.to_string().into_bytes())
+}
+
+/// The one table from kinds of failure to what the caller is sent.
+///
+/// Protocol faults are JSON-RPC errors. What a tool could not do is a result, so that the model reads it.
+pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
+    match error.kind {
+        ErrorKind::Unknown => Err(unknown(revision, target, error)),
+        ErrorKind::NotFound if matches!(target, Target::Resource(_)) => Err(unknown(revision, target, error)),
+        ErrorKind::RateLimited => {
+            let wait = error.retry_after.unwrap_or_default().as_millis() as u64;
+            Err(RpcError::new(rpc::SERVER_ERROR, error.message.clone())
+                .with(json!({ "retry_after_ms": wait })))
+        }
+        ErrorKind::Internal => Err(protocol_fault(rpc::INTERNAL_ERROR, error)),
+        ErrorKind::NeedsCapability => match (revision.era(), error.capability) {
+            (Era::PerRequest, Some(kind)) => Err(era::missing_capability(kind)),
+            _ => told(revision, target, style, error),
+        },
+        // The session writes the questions; without one the call cannot go on.
+        ErrorKind::NeedsInput => told(revision, target, style, error),
+        ErrorKind::InvalidArgs
+        | ErrorKind::NotFound
+        | ErrorKind::Denied
+        | ErrorKind::NeedsApproval
+        | ErrorKind::Timeout
+        | ErrorKind::TooLarge
+        | ErrorKind::Cancelled
+        | ErrorKind::Unavailable
+        | ErrorKind::Upstream => told(revision, target, style, error),
+    }
+}
+
+fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {
+    match target {
+        Target::Resource(uri) => era::resource_not_found(revision, uri),
+        _ => RpcError::new(rpc::INVALID_PARAMS, error.message.clone()),
+    }
+}
+
+fn protocol_fault(code: i32, error: &ToolError) -> RpcError {
+    let suggestions = &error.hints;
+    let data = json!({ "code": error.kind.code(), "suggestions": suggestions });
+    RpcError::new(code, error.message.clone()).with(data)
+}
+
+/// A failure that a tool call returns as a result; other calls have no such place, so they get an error.
+fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
+    let Target::Tool(name) = target else {
+        let code = match error.kind {
+            ErrorKind::InvalidArgs | ErrorKind::NotFound => rpc::INVALID_PARAMS,
+            _ => rpc::INTERNAL_ERROR,
+        };
+        return Err(protocol_fault(code, error));
+    };
+    let structured = json!({
+        "code": error.kind.code(),
+        "message": error.message,
+        "suggestions": error.hints,
+    });
+    let content = vec![Content::text(error_text(style, name, error))];
+    let result = ToolOutput { content, structured: Some(structured), is_error: true };
+    Ok(dress(revision, ResultKind::Plain, write(&View(&result))))
+}
+
+/// Words a failure as its family does.
+pub fn error_text(style: ErrorStyle, tool: &str, error: &ToolError) -> String {
+    match style {
+        ErrorStyle::Sentence => {
+            let mut text = format!("Error: {}", error.message);
+            if !error.hints.is_empty() {
+                text.push('\n');
+                text.push_str(&error.hints.join("; "));
+            }
+            text
+        }
+        ErrorStyle::Suggestions => pretty(&json!({ "error": error.message, "suggestions": error.hints })),
+        ErrorStyle::Envelope => pretty(&json!({
+            "ok": false,
+            "tool": tool,
+            "error": {
+                "code": error.kind.code(),
+                "message": error.message,
+                "retry": error.retry_after.is_some(),
+                "details": { "suggestions": error.hints },
+            },
+        })),
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn set(object: &mut Value, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        object[key] = value.into();
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
+fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a view can be written")
+}
+
+#[expect(clippy::expect_used, reason = "every JSON value can be written")]
+fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("a JSON value can be written")
+}
+
+/// The wire form of a type of `core`, which has none of its own.
+struct View<'a, T>(&'a T);
+
+/// An object with one key.
+struct One<T>(&'static str, T);
+
+impl<T: Serialize> Serialize for One<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(self.0, &self.1)?;
+        map.end()
+    }
+}
+
+impl Serialize for View<'_, Vec<Content>> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(Some(self.0.len()))?;
+        for content in self.0 {
+            seq.serialize_element(&View(content))?;
+        }
+        seq.end()
+    }
+}
+
+impl Serialize for View<'_, ToolOutput> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("content", &View(&self.0.content))?;
+        if let Some(structured) = &self.0.structured {
+            map.serialize_entry("structuredContent", structured)?;
+        }
+        map.serialize_entry("isError", &self.0.is_error)?;
+        map.end()
+    }
+}
+
+impl Serialize for View<'_, Content> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.0.body {
+            ContentBody::Text(text) => {
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", text)?;
+            }
+            ContentBody::Image { base64, mime_type } => {
+                map.serialize_entry("type", "image")?;
+                map.serialize_entry("data", base64)?;
+                map.serialize_entry("mimeType", mime_type)?;
+            }
+            ContentBody::Audio { base64, mime_type } => {
+                map.serialize_entry("type", "audio")?;
+                map.serialize_entry("data", base64)?;
+                map.serialize_entry("mimeType", mime_type)?;
+            }
+            ContentBody::Resource(resource) => {
+                map.serialize_entry("type", "resource")?;
+                map.serialize_entry("resource", &View(resource))?;
+            }
+        }
+        if let Some(annotations) = &self.0.annotations {
+            map.serialize_entry("annotations", annotations)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for View<'_, ResourceContents> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("uri", &self.0.uri)?;
+        if let Some(mime_type) = &self.0.mime_type {
+            map.serialize_entry("mimeType", mime_type)?;
+        }
+        match &self.0.body {
+            ResourceBody::Text(text) => map.serialize_entry("text", text)?,
+            ResourceBody::Base64(blob) => map.serialize_entry("blob", blob)?,
+        }
+        map.end()
+    }
+}
+
+impl Serialize for View<'_, PromptOutput> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(description) = &self.0.description {
+            map.serialize_entry("description", description)?;
+        }
+        map.serialize_entry("messages", &self.0.messages.iter().map(Spoken).collect::<Vec<_>>())?;
+        map.end()
+    }
+}
+
+struct Spoken<'a>(&'a portcullis_core::PromptMessage);
+
+impl Serialize for Spoken<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        let role = match self.0.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        map.serialize_entry("role", role)?;
+        map.serialize_entry("content", &View(&self.0.content))?;
+        map.end()
+    }
+}
+
+impl Serialize for View<'_, Completion> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("values", &self.0.values)?;
+        map.serialize_entry("total", &self.0.total)?;
+        map.serialize_entry("hasMore", &self.0.has_more)?;
+        map.end()
+    }
+}

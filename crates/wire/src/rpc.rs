@@ -1,0 +1,94 @@
+//! JSON-RPC errors, and writing of messages.
+
+use crate::message::Id;
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+pub const PARSE_ERROR: i32 = -32700;
+pub const INVALID_REQUEST: i32 = -32600;
+pub const METHOD_NOT_FOUND: i32 = -32601;
+pub const INVALID_PARAMS: i32 = -32602;
+pub const INTERNAL_ERROR: i32 = -32603;
+/// The server's own range; used for the rate limit, as the contract says.
+pub const SERVER_ERROR: i32 = -32000;
+/// A resource that does not exist, in the revisions with `initialize`.
+pub const RESOURCE_NOT_FOUND: i32 = -32002;
+pub const HEADER_MISMATCH: i32 = -32020;
+pub const MISSING_CAPABILITY: i32 = -32021;
+pub const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// A JSON-RPC error object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RpcError {
+    pub code: i32,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    pub fn new(code: i32, message: impl Into<String>) -> RpcError {
+        RpcError { code, message: message.into(), data: None }
+    }
+
+    pub fn with(mut self, data: Value) -> RpcError {
+        self.data = Some(data);
+        self
+    }
+
+    pub fn parse(reason: &str) -> RpcError {
+        RpcError::new(PARSE_ERROR, format!("Parse error: {reason}; send one JSON object per message"))
+    }
+
+    pub fn invalid_request(reason: &str) -> RpcError {
+        RpcError::new(INVALID_REQUEST, format!("Invalid request: {reason}"))
+    }
+
+    pub fn method_not_found(method: &str) -> RpcError {
+        let method = portcullis_core::json::printable(method);
+        RpcError::new(METHOD_NOT_FOUND, format!("Method not found: {method}"))
+    }
+
+    pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
+        RpcError::new(INVALID_PARAMS, format!("Invalid params: {reason}"))
+    }
+}
+
+/// What is sent back for a request: the result as JSON text, or an error.
+pub type Answer = Result<Vec<u8>, RpcError>;
+
+/// Writes the response to a request.
+pub fn response(id: Option<&Id>, answer: &Answer) -> Bytes {
+    let mut out = Vec::with_capacity(answer.as_ref().map_or(256, Vec::len) + 64);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    match id {
+        Some(id) => id.write(&mut out),
+        None => out.extend_from_slice(b"null"),
+    }
+    match answer {
+        Ok(result) => {
+            out.extend_from_slice(br#","result":"#);
+            out.extend_from_slice(result);
+        }
+        Err(error) => {
+            out.extend_from_slice(br#","error":"#);
+            // Writing into memory cannot fail, and an error object has string keys only.
+            let _ = serde_json::to_writer(&mut out, error);
+        }
+    }
+    out.push(b'}');
+    out.into()
+}
+
+/// Writes a notification.
+pub fn notification(method: &str, params: &Value) -> Bytes {
+    let message = serde_json::json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    message.to_string().into()
+}
+
+/// Writes a request of the hub's own.
+pub fn request(id: u64, method: &str, params: &Value) -> Bytes {
+    let message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    message.to_string().into()
+}
