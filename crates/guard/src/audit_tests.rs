@@ -1,0 +1,313 @@
+use super::record::TARGET_BYTES_MAX;
+use super::sink::Sink;
+use super::*;
+use crate::commit::Commit;
+use crate::testing::{StoppedClock, World, call, gate, kind_of, told};
+use futures::future::join_all;
+use futures::poll;
+use portcullis_core::{ErrorKind, Gate};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Mutex, mpsc};
+
+/// A disk in memory that fails on demand, and on demand lets a sync wait until it is told to go on.
+#[derive(Clone, Default)]
+struct Disk {
+    state: Arc<Mutex<DiskState>>,
+}
+
+#[derive(Default)]
+struct DiskState {
+    bytes: Vec<u8>,
+    broken: bool,
+    cursed: bool,
+    syncs: usize,
+    hold_sync: Option<mpsc::Receiver<()>>,
+}
+
+impl Disk {
+    fn set_broken(&self, broken: bool) {
+        self.state.lock().unwrap().broken = broken;
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let bytes = self.state.lock().unwrap().bytes.clone();
+        String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.state.lock().unwrap().broken { Err(io::Error::other("disk on fire")) } else { Ok(()) }
+    }
+}
+
+impl Sink for Disk {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        let cursed = self.state.lock().unwrap().cursed;
+        assert!(!cursed, "cursed disk");
+        self.state.lock().unwrap().bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        let mut state = self.state.lock().unwrap();
+        state.syncs += 1;
+        if let Some(hold) = state.hold_sync.take() {
+            drop(state);
+            hold.recv().unwrap();
+        }
+        Ok(())
+    }
+
+    fn last_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.check().map(|()| None)
+    }
+}
+
+struct Setup {
+    gate: Gate,
+    world: Arc<World>,
+    handle: AuditHandle,
+}
+
+fn audited(handle: AuditHandle) -> Setup {
+    let redactor = Redactor::new(&[]).ok().unwrap();
+    let audit = Audit::new(handle.clone(), Arc::new(StoppedClock), redactor);
+    let (gate, world) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
+    Setup { gate, world, handle }
+}
+
+fn on(disk: &Disk) -> Setup {
+    audited(AuditHandle::write_to(disk.clone()).unwrap())
+}
+
+/// Tells records without what differs from run to run.
+fn summary(lines: &[Value]) -> String {
+    let mut told = String::new();
+    for line in lines {
+        let text =
+            |key: &str| line.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
+        let keys = ["seq", "phase", "kind", "target", "effect", "outcome", "bytes", "lost"];
+        let words: Vec<_> = keys.map(text).into_iter().filter(|word| !word.is_empty()).collect();
+        told.push_str(&format!("{}\n", words.join(" ")));
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_says_who_did_what_and_never_with_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = audited(AuditHandle::open(dir.path()).unwrap());
+    let call = call(r#"stub_write {"text":"the-argument"}"#);
+    let id = call.id.to_string();
+    setup.gate.call(call).await.unwrap();
+    setup.handle.flush().await.unwrap();
+    let written = std::fs::read_to_string(dir.path().join("audit.jsonl")).unwrap();
+    assert!(!written.contains("the-argument"));
+    insta::assert_snapshot!(written.replace(&format!("\"call\":{id},"), "\"call\":N,"), @r#"
+    {"seq":1,"time":"2026-06-21T12:00:00.123Z","call":N,"phase":"begin","client":"ada","origin":"client","kind":"tool","target":"stub_write","digest":"1956aa9d7939f7db2a6ae36b7c3300de7f1fac04712d3fd8ac883aa040f65d82","effect":"write"}
+    {"seq":2,"time":"2026-06-21T12:00:00.123Z","call":N,"phase":"end","client":"ada","origin":"client","kind":"tool","target":"stub_write","digest":"1956aa9d7939f7db2a6ae36b7c3300de7f1fac04712d3fd8ac883aa040f65d82","effect":"write","outcome":"ok","bytes":16,"duration_us":0}
+    "#);
+}
+
+#[tokio::test]
+async fn every_call_begins_and_ends() {
+    let disk = Disk::default();
+    let setup = on(&disk);
+    let long = format!("resource stub://{}", "ä".repeat(TARGET_BYTES_MAX));
+    for line in ["stub_read", "stub_refuse", "none_such", "resource stub://a", "prompt stub_greet", &long] {
+        let _ = setup.gate.call(call(line)).await;
+    }
+    let mut gone = setup.gate.call(call("stub_hang"));
+    assert!(poll!(&mut gone).is_pending());
+    drop(gone);
+    setup.handle.flush().await.unwrap();
+    let lines = disk.lines();
+    assert!(lines[10]["target"].as_str().unwrap().len() < TARGET_BYTES_MAX + "…".len() + 1);
+    insta::assert_snapshot!(summary(&lines).replace(&"ä".repeat(252), "ä(252)"), @"
+    1 begin tool stub_read read
+    2 end tool stub_read read ok 4
+    3 begin tool stub_refuse read
+    4 end tool stub_refuse read not_found 24
+    5 begin tool none_such destroy
+    6 end tool none_such destroy unknown 23
+    7 begin resource stub://a read
+    8 end resource stub://a read ok 28
+    9 begin prompt stub_greet read
+    10 end prompt stub_greet read ok 21
+    11 begin resource stub://ä(252)… read
+    12 end resource stub://ä(252)… read ok 2074
+    13 begin tool stub_hang read
+    14 end tool stub_hang read cancelled 0
+    ");
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_forge_a_line_nor_hide_a_secret_in_a_name() {
+    let disk = Disk::default();
+    let handle = AuditHandle::write_to(disk.clone()).unwrap();
+    let secret = ("KEY".to_owned(), portcullis_core::Secret::new("hunter2-hunter2".to_owned()));
+    let redactor = Redactor::new(&[secret]).ok().unwrap();
+    let (gate, _) = gate(vec![Box::new(Audit::new(handle.clone(), Arc::new(StoppedClock), redactor))]);
+    let _ = gate.call(call("x\n[\"seq\":1,\"phase\":\"end\"]hunter2-hunter2")).await;
+    handle.flush().await.unwrap();
+    let lines = disk.lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["target"], "x\n[\"seq\":1,\"phase\":\"end\"][REDACTED:KEY]");
+}
+
+#[tokio::test]
+async fn a_call_with_side_effects_waits_for_the_disk_and_a_read_does_not() {
+    let (go_on, hold) = mpsc::channel();
+    let disk = Disk::default();
+    disk.state.lock().unwrap().hold_sync = Some(hold);
+    let setup = on(&disk);
+    let mut write = setup.gate.call(call("stub_write"));
+    assert!(poll!(&mut write).is_pending());
+    assert!(setup.gate.call(call("stub_read")).await.is_ok());
+    assert!(poll!(&mut write).is_pending());
+    assert_eq!(setup.world.acted(), 1, "only the read has run");
+    go_on.send(()).unwrap();
+    assert!(write.await.is_ok());
+    assert_eq!(setup.world.acted(), 2);
+}
+
+#[tokio::test]
+async fn those_who_wait_together_share_a_sync() {
+    let (go_on, hold) = mpsc::channel();
+    let disk = Disk::default();
+    disk.state.lock().unwrap().hold_sync = Some(hold);
+    let setup = on(&disk);
+    let mut writes: Vec<_> = (0..50).map(|_| setup.gate.call(call("stub_write"))).collect();
+    for write in &mut writes {
+        assert!(poll!(write).is_pending());
+    }
+    go_on.send(()).unwrap();
+    assert!(join_all(writes).await.iter().all(Result::is_ok));
+    assert!(disk.state.lock().unwrap().syncs <= 2);
+}
+
+#[tokio::test]
+async fn a_broken_disk_stops_what_acts_and_nothing_else() {
+    let disk = Disk::default();
+    disk.set_broken(true);
+    let setup = on(&disk);
+    insta::assert_snapshot!(told(&setup.gate.call(call("stub_write")).await), @"
+    unavailable: the audit log cannot be written, so nothing is changed
+    hint: reading still works; an administrator finds the reason at `/readyz`
+    ");
+    assert_eq!(setup.world.acted(), 0);
+    assert_eq!(setup.handle.health(), Err("disk on fire".to_owned()));
+    assert!(setup.gate.call(call("stub_read")).await.is_ok());
+    // Mended: the next one who asks finds it so, and what was kept is written.
+    disk.set_broken(false);
+    assert!(setup.gate.call(call("stub_write")).await.is_ok());
+    assert_eq!(setup.handle.health(), Ok(()));
+    setup.handle.flush().await.unwrap();
+    insta::assert_snapshot!(summary(&disk.lines()), @"
+    1 begin tool stub_write write
+    2 end tool stub_write write unavailable 121
+    3 begin tool stub_read read
+    4 end tool stub_read read ok 4
+    5 begin tool stub_write write
+    6 end tool stub_write write ok 4
+    ");
+    // Without `commit` the call acts, and nobody can say so afterwards.
+    disk.set_broken(true);
+    let redactor = Redactor::new(&[]).ok().unwrap();
+    let audit = Audit::new(setup.handle.clone(), Arc::new(StoppedClock), redactor);
+    let (bare, world) = gate(vec![Box::new(audit)]);
+    assert!(bare.call(call("stub_write")).await.is_ok());
+    assert_eq!(world.acted(), 1);
+}
+
+#[tokio::test]
+async fn what_could_not_be_kept_is_counted_and_does_not_act() {
+    let disk = Disk::default();
+    disk.set_broken(true);
+    let setup = on(&disk);
+    let mut calls = 0;
+    while calls < 5_000 {
+        let _ = setup.gate.call(call("stub_read")).await;
+        calls += 1;
+    }
+    assert!(setup.handle.flush().await.is_err());
+    // The begin record of this one finds no place any more. The disk is mended before it asks.
+    let write = call("stub_write");
+    let subject = Arc::new(Subject::of(&write, &Redactor::new(&[]).ok().unwrap()));
+    let begun = Record::Begin { at: std::time::SystemTime::UNIX_EPOCH, subject };
+    // Reached without the gate, the call is of no known tool, and that counts as the worst effect.
+    setup.handle.journal.begin(begun).await;
+    assert!(setup.handle.flush().await.is_err());
+    disk.set_broken(false);
+    assert_eq!(setup.handle.committed(write.id).await, Err("the record was lost".to_owned()));
+    let lines = disk.lines();
+    let gap = lines.last().unwrap();
+    assert_eq!(gap["phase"], "gap");
+    assert_eq!(lines.len() as u64 - 1 + gap["lost"].as_u64().unwrap(), 2 * 5_000 + 1);
+    assert!(setup.gate.call(call("stub_write")).await.is_ok(), "later ones act again");
+}
+
+#[tokio::test]
+async fn a_call_without_a_record_does_not_act() {
+    let handle = AuditHandle::write_to(Disk::default()).unwrap();
+    let (gate, world) = gate(vec![Box::new(Commit::new(handle))]);
+    assert_eq!(kind_of(&gate.call(call("stub_write")).await), Some(ErrorKind::Unavailable));
+    assert_eq!(world.acted(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_lost_when_the_hub_ends_and_numbers_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (audit_dir, file) = (dir.path().join("secure/audit"), dir.path().join("secure/audit/audit.jsonl"));
+    for _ in 0..2 {
+        let setup = audited(AuditHandle::open(&audit_dir).unwrap());
+        for _ in 0..100 {
+            setup.gate.call(call("stub_read")).await.unwrap();
+        }
+    }
+    let read = || std::fs::read_to_string(&file).unwrap();
+    let numbers: Vec<_> = read().lines().map(|line| record::seq_of(line.as_bytes()).unwrap()).collect();
+    assert_eq!(numbers, (1..=400).collect::<Vec<_>>());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&audit_dir), mode(&file)), (0o700, 0o600));
+
+    // A line that was cut off when the power went stays, and does not spoil the next one.
+    std::fs::write(&file, format!("{}{{\"seq\":401,\"ti", read())).unwrap();
+    let setup = audited(AuditHandle::open(&audit_dir).unwrap());
+    setup.gate.call(call("stub_read")).await.unwrap();
+    setup.handle.flush().await.unwrap();
+    assert_eq!(record::seq_of(read().lines().nth(401).unwrap().as_bytes()), Some(401));
+    // A file that somebody took away is made again.
+    std::fs::remove_file(&file).unwrap();
+    setup.gate.call(call("stub_write")).await.unwrap();
+    assert_eq!(record::seq_of(read().lines().next().unwrap().as_bytes()), Some(403));
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_folder_is_told_and_mended_without_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit");
+    std::fs::write(&path, "not a folder").unwrap();
+    let setup = audited(AuditHandle::open(&path).unwrap());
+    assert_eq!(kind_of(&setup.gate.call(call("stub_write")).await), Some(ErrorKind::Unavailable));
+    assert!(setup.handle.health().unwrap_err().contains("audit.jsonl: "));
+    assert!(setup.gate.call(call("stub_read")).await.is_ok());
+    std::fs::remove_file(&path).unwrap();
+    assert!(setup.gate.call(call("stub_write")).await.is_ok());
+    assert_eq!(setup.handle.health(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_stops_what_acts_and_nothing_else() {
+    let disk = Disk::default();
+    disk.state.lock().unwrap().cursed = true;
+    let setup = on(&disk);
+    for _ in 0..2 {
+        assert_eq!(kind_of(&setup.gate.call(call("stub_write")).await), Some(ErrorKind::Unavailable));
+        assert!(setup.gate.call(call("stub_read")).await.is_ok());
+    }
+    assert_eq!(setup.handle.health(), Err("the audit writer has stopped".to_owned()));
+    assert_eq!(setup.world.acted(), 2, "the reads");
+}

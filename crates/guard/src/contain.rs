@@ -1,0 +1,159 @@
+//! Keeps one call's trouble to that call.
+//!
+//! A panic becomes an error, a call that hangs is ended at its deadline, a call that nobody waits for is ended at
+//! once, and a reply that is too large does not leave. Time in which the client is asked something does not count
+//! towards the deadline: a person who has to approve reads slower than a tool works.
+
+use futures::FutureExt;
+use portcullis_core::{
+    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limits, LogMessage, Next, Outcome, Peer, Progress,
+    Question, ToolError,
+};
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// What a resource, a prompt and a completion may use. They declare nothing themselves.
+const OTHER_LIMITS: Limits = Limits::DEFAULT;
+/// How long all questions of one call may wait for their answers together. Long enough to fetch a coffee first.
+const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// How often it is looked whether a question that outlived the deadline has been answered.
+const ANSWERS_LOOK_MIN: Duration = Duration::from_millis(100);
+
+/// The layer.
+pub(crate) struct Contain;
+
+impl Layer for Contain {
+    fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        let limits = call.tool().map_or(OTHER_LIMITS, |tool| tool.limits);
+        let caller_gave_up = call.ctx.cancel.clone();
+        // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
+        let stop = CancellationToken::child_token(&caller_gave_up);
+        call.ctx.cancel = stop.clone();
+        let asking = Arc::new(Asking { peer: call.ctx.peer, waited: Mutex::default() });
+        call.ctx.peer = asking.clone();
+        Box::pin(async move {
+            // If this future is dropped, whatever the tool has spawned hears of it too.
+            let stop = stop.drop_guard();
+            // Inside the async block, so that a layer that panics before its first await is caught as well.
+            let run = AssertUnwindSafe(async move { next.run(call).await }).catch_unwind();
+            let outcome = tokio::select! {
+                biased;
+                () = caller_gave_up.cancelled() => return Err(ToolError::cancelled()),
+                outcome = run => outcome,
+                () = expire(limits.deadline(), &asking) => {
+                    return Err(ToolError::timeout(limits.deadline())
+                        .hint("ask for less at once, or try again later; what was begun may have happened"));
+                }
+            };
+            let output = outcome.unwrap_or_else(|panic| Err(ToolError::internal(panic_text(&*panic))))?;
+            stop.disarm();
+            let bytes = output.size();
+            if bytes > limits.output_bytes_max {
+                return Err(ToolError::too_large("the reply", bytes, limits.output_bytes_max)
+                    .hint("ask for less: a smaller part, a narrower search, a lower limit"));
+            }
+            Ok(output)
+        })
+    }
+}
+
+/// Returns when the call has used up its time, not counting the time in which the client was asked.
+async fn expire(deadline: Duration, asking: &Asking) {
+    let started = Instant::now();
+    loop {
+        let used = started.elapsed().saturating_sub(asking.waited());
+        let Some(left) = deadline.checked_sub(used).filter(|left| !left.is_zero()) else {
+            return;
+        };
+        sleep(left.max(ANSWERS_LOOK_MIN.min(deadline))).await;
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("with something that is not text"))
+}
+
+/// The other end of the call, with a record of how long it has been asked.
+struct Asking {
+    peer: Arc<dyn Peer>,
+    waited: Mutex<Waited>,
+}
+
+#[derive(Default)]
+struct Waited {
+    before: Duration,
+    /// How many questions wait now, and since when at least one does.
+    waiting: usize,
+    since: Option<Instant>,
+}
+
+impl Asking {
+    fn waited(&self) -> Duration {
+        let waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
+        (waited.before + now).min(ANSWERS_WAIT_MAX)
+    }
+
+    fn begin(&self) -> WaitingQuestion<'_> {
+        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        waited.waiting += 1;
+        waited.since.get_or_insert_with(Instant::now);
+        WaitingQuestion { asking: self }
+    }
+}
+
+/// A question that waits for its answer until this is dropped.
+struct WaitingQuestion<'a> {
+    asking: &'a Asking,
+}
+
+impl Drop for WaitingQuestion<'_> {
+    fn drop(&mut self) {
+        let mut waited = self.asking.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        waited.waiting -= 1;
+        if waited.waiting == 0
+            && let Some(since) = waited.since.take()
+        {
+            waited.before += since.elapsed();
+        }
+    }
+}
+
+impl Peer for Asking {
+    fn progress(&self, progress: Progress) {
+        self.peer.progress(progress);
+    }
+
+    fn log(&self, message: LogMessage) {
+        self.peer.log(message);
+    }
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        Box::pin(async move {
+            let _waiting = self.begin();
+            self.peer.ask(questions).await
+        })
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.peer.offers(kind)
+    }
+
+    fn state(&self) -> Option<&str> {
+        self.peer.state()
+    }
+
+    fn let_go(&self) {
+        self.peer.let_go();
+    }
+}
+
+#[cfg(test)]
+#[path = "contain_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+use crate::testing::{Listener, Mood, call, gate, kind_of, told};
+use futures::poll;
+use portcullis_core::ErrorKind;
+use serde_json::json;
+
+fn contained() -> (portcullis_core::Gate, Arc<crate::testing::World>) {
+    gate(vec![Box::new(Contain)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_trouble_has_its_own_error() {
+    let (gate, _) = contained();
+    for (line, expected) in [
+        (r#"stub_read {"text":"it"}"#, "ok: did it"),
+        ("none_such", "unknown: Unknown tool: none_such"),
+        (
+            "stub_panic",
+            "internal: something went wrong in the hub\nhint: the hub's log says what; try again, or report it",
+        ),
+        (
+            "stub_hang",
+            "timeout: no answer within 1000 ms\nhint: ask for less at once, or try again later; what was begun may have \
+             happened",
+        ),
+        (
+            "stub_flood",
+            "too_large: the reply has 1001 bytes, at most 1000 are allowed\nhint: ask for less: a smaller part, a \
+             narrower search, a lower limit",
+        ),
+    ] {
+        assert_eq!(told(&gate.call(call(line)).await), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_panic_text_goes_to_the_log_only() {
+    let error = contained().0.call(call(r#"stub_panic {"text":"a secret stone"}"#)).await.unwrap_err();
+    assert_eq!(error.source.unwrap().to_string(), "panicked: fell over a secret stone");
+    assert!(!error.message.contains("stone"));
+}
+
+#[tokio::test]
+async fn without_the_layer_a_panic_takes_the_task_down() {
+    let (bare, _) = gate(vec![]);
+    assert!(tokio::spawn(async move { bare.call(call("stub_panic")).await }).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_deadline_the_tool_is_told_to_stop_and_the_callers_token_is_not_touched() {
+    let (gate, world) = contained();
+    let call = call("stub_hang");
+    let caller = call.ctx.cancel.clone();
+    assert_eq!(kind_of(&gate.call(call).await), Some(ErrorKind::Timeout));
+    assert!(world.hanging.lock().unwrap().take().unwrap().is_cancelled());
+    assert!(!caller.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_gives_up_is_answered_at_once() {
+    let (gate, world) = contained();
+    let call = call("stub_hang");
+    let cancel = call.ctx.cancel.clone();
+    let mut answer = gate.call(call);
+    assert!(poll!(&mut answer).is_pending());
+    cancel.cancel();
+    let before = Instant::now();
+    assert_eq!(told(&answer.await), "cancelled: cancelled by the caller");
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    assert!(world.hanging.lock().unwrap().take().unwrap().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_goes_away_stops_the_tool() {
+    let (gate, world) = contained();
+    let mut answer = gate.call(call("stub_hang"));
+    assert!(poll!(&mut answer).is_pending());
+    drop(answer);
+    assert!(world.hanging.lock().unwrap().take().unwrap().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_for_an_answer_does_not_count_but_has_its_own_bound() {
+    let outcome = async |mood| {
+        let (gate, _) = contained();
+        let mut call = call("stub_question");
+        call.ctx.peer = Listener::new(Some(mood));
+        let started = Instant::now();
+        (told(&gate.call(call).await), started.elapsed())
+    };
+    let minute = Duration::from_secs(60);
+    let (told, after) = outcome(Mood::SaysAfter(minute, json!({}))).await;
+    assert_eq!((told.as_str(), after), ("ok: answered", minute));
+    let (told, after) = outcome(Mood::Silent).await;
+    assert!(told.starts_with("timeout"), "{told}");
+    assert!(after > ANSWERS_WAIT_MAX && after < ANSWERS_WAIT_MAX + 2 * Duration::from_secs(1), "{after:?}");
+}

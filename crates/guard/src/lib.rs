@@ -1,0 +1,28 @@
+//! The guards on the road.
+//!
+//! Each layer does one thing and has its own file; [`stack()`] puts them in order and says why. No layer knows
+//! of another: what an inner one leaves for an outer one goes through [`portcullis_core::Trail`], and nothing
+//! else.
+
+mod approve;
+mod audit;
+mod authorize;
+mod commit;
+mod contain;
+mod ending;
+mod metrics;
+mod policy;
+mod rate;
+mod redact;
+mod stack;
+#[cfg(test)]
+mod testing;
+mod validate;
+
+pub use audit::AuditHandle;
+pub use authorize::Authorize;
+pub use metrics::{Metrics, OpenSession};
+pub use policy::{Policy, Rule, Verdict};
+pub use rate::{Rate, RateSettings};
+pub use redact::{RedactError, Redactor};
+pub use stack::{GuardError, GuardSettings, Handles, stack};

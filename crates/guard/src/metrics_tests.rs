@@ -1,0 +1,122 @@
+use super::*;
+use crate::contain::Contain;
+use crate::testing::{call, gate};
+use futures::poll;
+use std::time::Duration;
+
+/// Returns the lines of the page that begin so, without buckets.
+fn lines(metrics: &Metrics, prefix: &str) -> String {
+    let page = metrics.encode();
+    let mut lines: Vec<_> =
+        page.lines().filter(|l| l.starts_with(prefix) && !l.contains("_bucket")).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_ending_is_counted_under_a_bounded_label() {
+    let metrics = Metrics::new();
+    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain)]);
+    for line in [
+        "stub_read",
+        "stub_read",
+        "stub_refuse",
+        "stub_hang",
+        "stub_panic",
+        "none_such",
+        "none_other",
+        "resource stub://a",
+        "resource none://a",
+        "prompt stub_greet",
+        "completion none",
+    ] {
+        let _ = gate.call(call(line)).await;
+    }
+    insta::assert_snapshot!(lines(&metrics, "portcullis_call"), @r#"
+    portcullis_call_duration_seconds_count{tool="completion"} 1
+    portcullis_call_duration_seconds_count{tool="prompt"} 1
+    portcullis_call_duration_seconds_count{tool="resource"} 2
+    portcullis_call_duration_seconds_count{tool="stub_hang"} 1
+    portcullis_call_duration_seconds_count{tool="stub_panic"} 1
+    portcullis_call_duration_seconds_count{tool="stub_read"} 2
+    portcullis_call_duration_seconds_count{tool="stub_refuse"} 1
+    portcullis_call_duration_seconds_count{tool="unknown"} 2
+    portcullis_call_duration_seconds_sum{tool="completion"} 0.0
+    portcullis_call_duration_seconds_sum{tool="prompt"} 0.0
+    portcullis_call_duration_seconds_sum{tool="resource"} 0.0
+    portcullis_call_duration_seconds_sum{tool="stub_hang"} 1.0
+    portcullis_call_duration_seconds_sum{tool="stub_panic"} 0.0
+    portcullis_call_duration_seconds_sum{tool="stub_read"} 0.0
+    portcullis_call_duration_seconds_sum{tool="stub_refuse"} 0.0
+    portcullis_call_duration_seconds_sum{tool="unknown"} 0.0
+    portcullis_calls_in_flight 0
+    portcullis_calls_total{tool="completion",outcome="unknown"} 1
+    portcullis_calls_total{tool="prompt",outcome="ok"} 1
+    portcullis_calls_total{tool="resource",outcome="ok"} 1
+    portcullis_calls_total{tool="resource",outcome="unknown"} 1
+    portcullis_calls_total{tool="stub_hang",outcome="timeout"} 1
+    portcullis_calls_total{tool="stub_panic",outcome="internal"} 1
+    portcullis_calls_total{tool="stub_read",outcome="ok"} 2
+    portcullis_calls_total{tool="stub_refuse",outcome="not_found"} 1
+    portcullis_calls_total{tool="unknown",outcome="unknown"} 2
+    "#);
+    insta::assert_snapshot!(lines(&metrics, "portcullis_build"), @r#"portcullis_build_info{version="0.1.0"} 1"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_under_way_are_counted_down_however_they_end() {
+    let metrics = Metrics::new();
+    let in_flight = |expected: i64| assert_eq!(metrics.inner.in_flight.get(), expected);
+    let (gate, _) = gate(vec![Box::new(metrics.clone())]);
+    // Dropped.
+    let mut answer = gate.call(call("stub_hang"));
+    in_flight(0);
+    assert!(poll!(&mut answer).is_pending());
+    in_flight(1);
+    tokio::time::advance(Duration::from_millis(250)).await;
+    drop(answer);
+    in_flight(0);
+    // Panicked.
+    let gate = Arc::new(gate);
+    let task = gate.clone();
+    assert!(tokio::spawn(async move { task.call(call("stub_panic")).await }).await.is_err());
+    in_flight(0);
+    insta::assert_snapshot!(lines(&metrics, "portcullis_call"), @r#"
+    portcullis_call_duration_seconds_count{tool="stub_hang"} 1
+    portcullis_call_duration_seconds_count{tool="stub_panic"} 1
+    portcullis_call_duration_seconds_sum{tool="stub_hang"} 0.25
+    portcullis_call_duration_seconds_sum{tool="stub_panic"} 0.0
+    portcullis_calls_in_flight 0
+    portcullis_calls_total{tool="stub_hang",outcome="cancelled"} 1
+    portcullis_calls_total{tool="stub_panic",outcome="internal"} 1
+    "#);
+}
+
+#[test]
+fn sessions_and_numbers_of_others() {
+    let metrics = Metrics::new();
+    let http = metrics.open_session("http");
+    let other = metrics.open_session("http");
+    metrics.sessions("stdio").inc();
+    drop(other);
+    let upstreams: Gauge = Gauge::default();
+    upstreams.set(3);
+    metrics.register(|registry| registry.register("upstreams", "Connected upstream servers", upstreams));
+    insta::assert_snapshot!(lines(&metrics, "portcullis_sessions"), @r#"
+    portcullis_sessions{transport="http"} 1
+    portcullis_sessions{transport="stdio"} 1
+    "#);
+    assert_eq!(lines(&metrics, "portcullis_upstreams"), "portcullis_upstreams 3");
+    drop(http);
+    assert!(metrics.encode().contains("portcullis_sessions{transport=\"http\"} 0"));
+}
+
+#[test]
+fn the_number_of_series_has_a_bound() {
+    let metrics = Metrics::new();
+    for n in 0..TOOLS_MAX + 10 {
+        metrics.count(&metrics.series_of_tool(&format!("tool_{n}")), Ending::Ok, 0.0);
+    }
+    assert_eq!(lines(&metrics, "portcullis_calls_total").lines().count(), TOOLS_MAX + 1);
+    assert!(metrics.encode().contains("portcullis_calls_total{tool=\"other\",outcome=\"ok\"} 10\n"));
+}

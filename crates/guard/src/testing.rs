@@ -1,0 +1,293 @@
+//! What the tests of all layers share: a family that answers, refuses, hangs, panics and floods; a client that
+//! answers questions; a clock that stands still; and one way to tell an outcome.
+
+use portcullis_core::{
+    Answers, Arguments, AskKind, AskRefused, BoxFuture, Call, CallCtx, Caller, Client, Clock, CompletionOf,
+    Content, Effect, EffectSet, ErrorKind, Example, Family, Gate, InputRequired, Json, Layer, Limits,
+    LogLevel, LogMessage, Origin, Outcome, Output, Pattern, Peer, Progress, PromptDef, PromptMessage,
+    PromptOutput, PromptSource, Question, Reach, Registry, ResourceBody, ResourceContents, ResourceDef,
+    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tokio_util::sync::CancellationToken;
+
+/// What the stub tools have done so far.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) acted: AtomicUsize,
+    /// Handed to the outside by a tool that hangs, as it would hand it to a task of its own.
+    pub(crate) hanging: Mutex<Option<CancellationToken>>,
+}
+
+impl World {
+    pub(crate) fn acted(&self) -> usize {
+        self.acted.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TextArgs {
+    /// What to work with.
+    #[serde(default)]
+    text: String,
+    /// How often, 1 to 100.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    #[expect(dead_code, reason = "only its schema is of interest")]
+    limit: Option<u8>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Echo {
+    text: String,
+}
+
+const fn spec(name: &'static str, effect: Effect, reach: Reach) -> ToolSpec {
+    let limits = Limits { deadline_ms: 1_000, output_bytes_max: 1_000 };
+    let example = Example { what: "a stub", arguments: "{}" };
+    ToolSpec { name, title: "Stub", description: "A stub.", effect, reach, limits, example }
+}
+
+async fn act(world: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+    world.acted.fetch_add(1, Ordering::Relaxed);
+    Ok(Text(format!("did {}", args.text)))
+}
+
+async fn echo(_: Arc<World>, args: TextArgs, ctx: CallCtx) -> Result<Json<Echo>, ToolError> {
+    ctx.progress(1.0, None, Some(&args.text));
+    ctx.log(LogLevel::Info, "stub", args.text.clone());
+    Ok(Json(Echo { text: args.text }))
+}
+
+async fn refuse(_: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+    Err(ToolError::not_found("thing", &args.text).hint(format!("not `{}`", args.text)).caused_by("why"))
+}
+
+async fn hang(world: Arc<World>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
+    *world.hanging.lock().unwrap() = Some(ctx.cancel.clone());
+    std::future::pending().await
+}
+
+async fn fall(_: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+    panic!("fell over {}", args.text)
+}
+
+async fn flood(_: Arc<World>, _: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+    Ok(Text("x".repeat(1_001)))
+}
+
+async fn question(_: Arc<World>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
+    ctx.ask("q", portcullis_core::Ask::elicit("well?", serde_json::json!({}))).await?;
+    Ok(Text("answered".to_owned()))
+}
+
+struct Notes;
+
+impl ResourceSource for Notes {
+    fn owns(&self, uri: &str) -> bool {
+        uri.starts_with("stub://")
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+        let def = |uri: &str| ResourceDef {
+            uri: uri.to_owned(),
+            name: uri.to_owned(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+        };
+        Box::pin(async move { Ok(vec![def("stub://a"), def("stub://b")]) })
+    }
+
+    fn read(&self, uri: String, _: CallCtx) -> BoxFuture<'_, Result<Vec<ResourceContents>, ToolError>> {
+        let body = ResourceBody::Text(format!("contents of {uri}"));
+        Box::pin(async move { Ok(vec![ResourceContents { uri, mime_type: None, body }]) })
+    }
+}
+
+struct Greetings;
+
+impl PromptSource for Greetings {
+    fn prompts(&self) -> Vec<Arc<PromptDef>> {
+        let (name, arguments) = ("stub_greet".to_owned(), Vec::new());
+        vec![Arc::new(PromptDef { name, title: None, description: None, arguments })]
+    }
+
+    fn get(
+        &self,
+        name: String,
+        _: Map<String, Value>,
+        _: CallCtx,
+    ) -> BoxFuture<'_, Result<PromptOutput, ToolError>> {
+        let content = Content::text(format!("hello from {name}"));
+        let messages = vec![PromptMessage { role: Role::User, content }];
+        Box::pin(async move { Ok(PromptOutput { description: None, messages }) })
+    }
+}
+
+/// Returns a registry with the stub family, and what its tools do.
+pub(crate) fn registry() -> (Registry, Arc<World>) {
+    let world = Arc::new(World::default());
+    let registry = Registry::default();
+    let family = Family::new("stub")
+        .tool(spec("stub_read", Effect::Read, Reach::Local), &world, act)
+        .tool(spec("stub_look", Effect::Read, Reach::Outside), &world, act)
+        .tool(spec("stub_echo", Effect::Read, Reach::Local), &world, echo)
+        .tool(spec("stub_write", Effect::Write, Reach::Local), &world, act)
+        .tool(spec("stub_send", Effect::Create, Reach::Outside), &world, act)
+        .tool(spec("stub_erase", Effect::Destroy, Reach::Local), &world, act)
+        .tool(spec("stub_refuse", Effect::Read, Reach::Local), &world, refuse)
+        .tool(spec("stub_hang", Effect::Read, Reach::Local), &world, hang)
+        .tool(spec("stub_panic", Effect::Read, Reach::Local), &world, fall)
+        .tool(spec("stub_flood", Effect::Read, Reach::Local), &world, flood)
+        .tool(spec("stub_question", Effect::Read, Reach::Local), &world, question)
+        .resources(Notes)
+        .prompts(Greetings);
+    registry.add(family).unwrap();
+    (registry, world)
+}
+
+/// Returns a gate with the given layers before the stub family.
+pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<World>) {
+    let (registry, world) = registry();
+    (Gate::new(registry, layers), world)
+}
+
+pub(crate) fn client(name: &str, scope: Scope) -> Caller {
+    Caller { client: Arc::new(Client { name: name.to_owned(), scope }), origin: Origin::Client }
+}
+
+pub(crate) fn caller(name: &str) -> Caller {
+    client(name, Scope::everything())
+}
+
+pub(crate) fn scope(allow: &[&str], effects: EffectSet) -> Scope {
+    Scope { allow: Pattern::new(allow).unwrap(), effects }
+}
+
+/// Returns a call of client `ada`: `tool_name {"arguments": 1}`, or with `resource`, `prompt` or `completion` before it.
+pub(crate) fn call(line: &str) -> Call {
+    let (head, arguments) =
+        line.split_once('{').map_or((line, "{}"), |(head, _)| (head, &line[head.len()..]));
+    let target = match head.trim().split_once(' ') {
+        Some(("resource", uri)) => Target::Resource(uri.to_owned()),
+        Some(("prompt", name)) => Target::Prompt(name.to_owned()),
+        Some(("completion", name)) => Target::Completion(CompletionOf::Prompt(name.to_owned())),
+        _ => Target::Tool(head.trim().to_owned()),
+    };
+    let arguments = Arguments::new(serde_json::value::RawValue::from_string(arguments.to_owned()).unwrap());
+    Call::new(caller("ada"), target, arguments, CallCtx::detached())
+}
+
+pub(crate) fn call_by(caller: Caller, line: &str) -> Call {
+    let mut call = call(line);
+    call.caller = caller;
+    call
+}
+
+/// Tells an outcome as a client would see it.
+pub(crate) fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Ok(output) => {
+            let mut texts = Vec::new();
+            output.clone().visit_texts(&mut |text| texts.push(text.clone()));
+            let is_error = matches!(output, Output::Tool(tool) if tool.is_error);
+            format!("{}: {}", if is_error { "tool_error" } else { "ok" }, texts.join(" | "))
+        }
+        Err(error) => {
+            let hints: String = error.hints.iter().map(|hint| format!("\nhint: {hint}")).collect();
+            format!("{error}{hints}")
+        }
+    }
+}
+
+pub(crate) fn kind_of(outcome: &Outcome) -> Option<ErrorKind> {
+    outcome.as_ref().err().map(|error| error.kind)
+}
+
+/// Noon of a summer's day, for ever.
+pub(crate) struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(1_782_043_200_123)
+    }
+}
+
+/// What a client says when it is asked.
+pub(crate) enum Mood {
+    /// Always the same answer.
+    Says(Value),
+    /// The questions are to come back with the next round.
+    NextRound,
+    /// Never.
+    Silent,
+    /// The same answer, after some time.
+    SaysAfter(Duration, Value),
+}
+
+/// A client that notes down what it hears.
+pub(crate) struct Listener {
+    pub(crate) mood: Option<Mood>,
+    pub(crate) heard: Mutex<Vec<String>>,
+}
+
+impl Listener {
+    pub(crate) fn new(mood: Option<Mood>) -> Arc<Listener> {
+        Arc::new(Listener { mood, heard: Mutex::default() })
+    }
+
+    pub(crate) fn heard(&self) -> String {
+        self.heard.lock().unwrap().join("\n")
+    }
+
+    fn hear(&self, what: String) {
+        self.heard.lock().unwrap().push(what);
+    }
+}
+
+impl Peer for Listener {
+    fn progress(&self, progress: Progress) {
+        self.hear(format!("progress {}: {}", progress.progress, progress.message.unwrap_or_default()));
+    }
+
+    fn log(&self, message: LogMessage) {
+        self.hear(format!("{} {}: {}", message.level.as_str(), message.logger, message.data));
+    }
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        for question in &questions {
+            let message = question.ask.params["message"].as_str().unwrap_or_default();
+            self.hear(format!("{}? {message}", question.key));
+        }
+        Box::pin(async move {
+            let answer = match &self.mood {
+                None => return Err(AskRefused::NotOffered(AskKind::Elicit)),
+                Some(Mood::NextRound) => {
+                    return Err(AskRefused::NextRound(InputRequired {
+                        questions,
+                        state: Some("state".to_owned()),
+                    }));
+                }
+                Some(Mood::Silent) => std::future::pending().await,
+                Some(Mood::SaysAfter(delay, answer)) => {
+                    tokio::time::sleep(*delay).await;
+                    answer
+                }
+                Some(Mood::Says(answer)) => answer,
+            };
+            Ok(questions.into_iter().map(|question| (question.key, answer.clone())).collect())
+        })
+    }
+
+    fn offers(&self, _: AskKind) -> bool {
+        self.mood.is_some()
+    }
+}

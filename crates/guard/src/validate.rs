@@ -1,0 +1,92 @@
+//! Arguments fit the tool's schema before anyone acts on them.
+//!
+//! They are read strictly (a key given twice is refused) and once: what is checked here is what the tool gets. All
+//! that does not fit is told together, in words that say what would; see `explain`.
+
+mod explain;
+
+use jsonschema::{PatternOptions, Validator};
+use portcullis_core::{ArgumentCheck, BoxFuture, Call, Layer, Next, Outcome, ToolError};
+use serde_json::Value;
+
+/// How many misfits are told. A model mends these and sees the rest in the next round.
+const MISFITS_SHOWN_MAX: usize = 8;
+/// How many misfits are counted. An array of a million wrong items is not worth a million texts.
+const MISFITS_COUNTED_MAX: usize = 100;
+/// How long one message is at most.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+/// How long a `pattern` of an upstream's schema may search. Ordinary patterns need some hundred steps.
+const BACKTRACK_STEPS_MAX: usize = 100_000;
+/// How large a `pattern` may become when compiled.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+/// The layer.
+pub(crate) struct Validate;
+
+impl Layer for Validate {
+    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        match check(&call) {
+            Ok(()) => next.run(call),
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+}
+
+fn check(call: &Call) -> Result<(), ToolError> {
+    let arguments = call.arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
+    // Resources, prompts and completions have no schema: their providers say themselves what they need.
+    let Some(tool) = call.tool() else { return Ok(()) };
+    let check = tool.check_with(compile).map_err(|reason| {
+        ToolError::unavailable(format!("the schema of tool `{}` cannot be understood", tool.name))
+            .hint("an administrator can report this to whoever offers the tool")
+            .caused_by(reason.to_owned())
+    })?;
+    check.check(arguments).map_err(|misfits| invalid(&misfits))
+}
+
+fn invalid(misfits: &[String]) -> ToolError {
+    let shown = misfits.iter().take(MISFITS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+    let more = match misfits.len().saturating_sub(MISFITS_SHOWN_MAX) {
+        0 => String::new(),
+        more if misfits.len() >= MISFITS_COUNTED_MAX => format!("; and {more} or more others"),
+        more => format!("; and {more} more"),
+    };
+    let shown = match shown.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    };
+    ToolError::invalid_args(format!("invalid arguments: {shown}{more}"))
+}
+
+/// A schema, ready to be compared with.
+struct Schema {
+    validator: Validator,
+    source: Value,
+}
+
+fn compile(schema: &Value) -> Result<Box<dyn ArgumentCheck>, String> {
+    let patterns =
+        PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_STEPS_MAX).size_limit(PATTERN_BYTES_MAX);
+    let validator = jsonschema::options()
+        .with_pattern_options(patterns)
+        // A schema must not make the hub fetch anything.
+        .offline()
+        .build(schema)
+        .map_err(|error| error.to_string())?;
+    Ok(Box::new(Schema { validator, source: schema.clone() }))
+}
+
+impl ArgumentCheck for Schema {
+    fn check(&self, arguments: &Value) -> Result<(), Vec<String>> {
+        if self.validator.is_valid(arguments) {
+            return Ok(());
+        }
+        let errors = self.validator.iter_errors(arguments);
+        let misfits = errors.flat_map(|error| explain::misfits(&error, &self.source));
+        Err(misfits.take(MISFITS_COUNTED_MAX).collect())
+    }
+}
+
+#[cfg(test)]
+#[path = "validate_tests.rs"]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+use crate::testing::{call, gate, told};
+use serde_json::json;
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_never_reach_the_tool() {
+    let (guarded, world) = gate(vec![Box::new(Validate)]);
+    for (line, expected) in [
+        (r#"stub_read {"text":"x","limit":100}"#, "ok: did x"),
+        (r#"stub_read {"limit":500}"#, "invalid_args: invalid arguments: `limit` is 500, expected 1 to 100"),
+        (
+            r#"stub_read {"txt":"a"}"#,
+            "invalid_args: invalid arguments: `txt` is not an argument; did you mean `text`?",
+        ),
+        (
+            r#"stub_read {"text":"a","text":"b"}"#,
+            "invalid_args: invalid arguments: key `text` is given twice at line 1 column 18",
+        ),
+        (
+            "prompt stub_greet {\"a\":1,\"a\":2}",
+            "invalid_args: invalid arguments: key `a` is given twice at line 1 column 10",
+        ),
+        ("resource stub://a", "ok: stub://a | contents of stub://a"),
+        ("none_such {\"a\":1}", "unknown: Unknown tool: none_such"),
+    ] {
+        assert_eq!(told(&guarded.call(call(line)).await), expected);
+    }
+    assert_eq!(world.acted(), 1);
+    // Without the layer 101 is as good as 100, for the type holds it.
+    let (bare, _) = gate(vec![]);
+    assert!(bare.call(call(r#"stub_read {"limit":101}"#)).await.is_ok());
+}
+
+fn misfits(schema: Value, arguments: Value) -> String {
+    match compile(&schema).unwrap().check(&arguments) {
+        Ok(()) => "fits".to_owned(),
+        Err(misfits) => misfits.join("\n"),
+    }
+}
+
+#[test]
+fn each_misfit_says_what_would_fit() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "minLength": 2, "maxLength": 5, "pattern": "^[a-z]*$" },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+            "least": { "type": "number", "minimum": 3 },
+            "below": { "type": "number", "exclusiveMaximum": 3, "multipleOf": 2 },
+            "state": { "enum": ["open", "closed", "all", null] },
+            "deep": { "type": ["boolean", "null"] },
+            "tags": { "type": "array", "items": { "type": "string" }, "maxItems": 2, "uniqueItems": true },
+            "filter": {
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "properties": { "author": { "type": "string" } },
+                        "required": ["author"],
+                        "additionalProperties": false
+                    },
+                    { "type": "null" }
+                ]
+            },
+            "either": { "anyOf": [{ "type": "string" }, { "type": "integer" }] },
+            "fixed": { "const": 7 }
+        },
+        "required": ["path"],
+        "additionalProperties": false
+    });
+    for (arguments, expected) in [
+        (json!({ "path": "ab" }), "fits"),
+        (json!([]), "the whole is an array, expected an object"),
+        (json!({}), "`path` is missing"),
+        (json!({ "pth": "ab" }), "`pth` is not an argument; did you mean `path`?\n`path` is missing"),
+        (json!({ "path": 5 }), "`path` is 5, expected a string"),
+        (json!({ "path": "a" }), "`path` has 1 characters, expected at least 2"),
+        (json!({ "path": "abcdefg" }), "`path` has 7 characters, expected at most 5"),
+        (json!({ "path": "A\u{202e}B" }), "`path` is \"A\\u{202e}B\", expected a match of `^[a-z]*$`"),
+        (json!({ "path": "ab", "limit": 500 }), "`limit` is 500, expected 1 to 100"),
+        (json!({ "path": "ab", "limit": "ten" }), "`limit` is \"ten\", expected an integer"),
+        (json!({ "path": "ab", "limit": 1.5 }), "`limit` is 1.5, expected an integer"),
+        (json!({ "path": "ab", "least": 1 }), "`least` is 1, expected at least 3"),
+        (json!({ "path": "ab", "below": 4 }), "`below` is 4, expected less than 3"),
+        (json!({ "path": "ab", "below": 1 }), "`below` is 1, expected a multiple of 2"),
+        (
+            json!({ "path": "ab", "state": "opn" }),
+            "`state` is \"opn\", expected one of \"open\", \"closed\", \"all\", null; did you mean \"open\"?",
+        ),
+        (json!({ "path": "ab", "deep": {} }), "`deep` is an object, expected null or true or false"),
+        (json!({ "path": "ab", "tags": ["a", 5] }), "`tags[1]` is 5, expected a string"),
+        (json!({ "path": "ab", "tags": ["a", "b", "c"] }), "`tags` has 3 items, expected at most 2"),
+        (json!({ "path": "ab", "tags": ["a", "a"] }), "`tags` has the same item twice"),
+        (
+            json!({ "path": "ab", "filter": { "autor": "x" } }),
+            "`filter.autor` is not an argument; did you mean `filter.author`?\n`filter.author` is missing",
+        ),
+        (json!({ "path": "ab", "filter": { "author": 1 } }), "`filter.author` is 1, expected a string"),
+        (json!({ "path": "ab", "filter": 3 }), "`filter` is 3, expected an object"),
+        (json!({ "path": "ab", "either": true }), "`either` is true, which fits none of its allowed forms"),
+        (json!({ "path": "ab", "fixed": 8 }), "`fixed` is 8, expected 7"),
+    ] {
+        assert_eq!(misfits(schema.clone(), arguments.clone()), expected, "{arguments}");
+    }
+}
+
+#[test]
+fn names_far_from_any_other_are_answered_with_the_list() {
+    let schema =
+        json!({ "type": "object", "properties": { "path": {}, "limit": {} }, "additionalProperties": false });
+    assert_eq!(misfits(schema, json!({ "zzz": 1 })), "`zzz` is not an argument; expected `path`, `limit`");
+    let empty = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    assert_eq!(misfits(empty, json!({ "zzz": 1 })), "`zzz` is not an argument; none are expected");
+}
+
+#[test]
+fn long_complaints_are_cut() {
+    let schema = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("key{n}"), json!(n))).collect();
+    let misfits = compile(&schema).unwrap().check(&Value::Object(many)).unwrap_err();
+    assert_eq!(misfits.len(), MISFITS_COUNTED_MAX);
+    let message = invalid(&misfits).message;
+    assert!(message.ends_with("`key7` is 7, expected a string; and 92 or more others"), "{message}");
+    let long = vec!["ä".repeat(3_000); 9];
+    assert!(invalid(&long).message.chars().count() < MESSAGE_CHARS_MAX + 100);
+    assert!(invalid(&long).message.ends_with("ä…; and 1 more"));
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_is_refused_and_fetches_nothing() {
+    for schema in [json!({ "type": "nonsense" }), json!({ "$ref": "http://127.0.0.1:9/schema.json" })] {
+        assert!(compile(&schema).is_err(), "{schema}");
+    }
+}
+
+#[test]
+fn an_evil_pattern_ends() {
+    let schema = json!({ "type": "object", "properties": { "a": { "pattern": "^(?=(a+)+$)(a+)+$" } } });
+    let told = misfits(schema, json!({ "a": format!("{}b", "a".repeat(5_000)) }));
+    assert!(told.starts_with("`a` "), "{told}");
+}
