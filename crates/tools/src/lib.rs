@@ -1,0 +1,131 @@
+//! The native tools, one file per family.
+
+mod files;
+mod memory;
+mod prompts;
+#[cfg(test)]
+mod testing;
+mod watch;
+mod workspace;
+
+use portcullis_core::{Registry, Root};
+use std::path::PathBuf;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the families need to know.
+#[derive(Debug, Clone)]
+pub struct ToolsConfig {
+    /// The folder of `workspace_*` and `memory_*`, made where it does not exist.
+    pub workspace_root: PathBuf,
+    /// The folder of prompts. Where it does not exist there are none, until it does.
+    pub prompts_dir: PathBuf,
+    /// Whether there are `workspace_*` tools.
+    pub workspace: bool,
+    /// Whether there are `memory_*` tools.
+    pub memory: bool,
+}
+
+/// Adds every family, in the order in which tools are listed. This is the one list.
+pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
+    let root = Root::create(&config.workspace_root)
+        .map_err(|error| format!("the workspace `{}`: {error}", config.workspace_root.display()))?;
+    files::tidy(&root);
+
+    if config.workspace {
+        into.add(workspace::family(root.clone(), &config.workspace_root, into.changes()))?;
+    }
+    if config.memory {
+        into.add(memory::family(root))?;
+    }
+    into.add(prompts::family(&config.prompts_dir, into.changes()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Hub;
+    use portcullis_core::{Gate, Output, Target, ToolDef};
+    use serde_json::Value;
+
+    #[test]
+    fn tools_are_listed_in_order() {
+        let hub = Hub::new();
+        let tools = hub.gate.tools(&hub.caller()).unwrap();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["workspace_read", "workspace_write", "workspace_list", "memory_read", "memory_write"]
+        );
+    }
+
+    #[test]
+    fn every_tool_is_described_for_a_model() {
+        let hub = Hub::new();
+        for tool in hub.gate.tools(&hub.caller()).unwrap() {
+            let name = &tool.name;
+            let schema = &tool.input_schema;
+            assert!(!tool.title.is_empty() && tool.description.ends_with('.'), "{name}");
+            assert_eq!(schema["type"], "object", "{name}");
+            assert_eq!(schema["additionalProperties"], false, "{name}: the schema is not closed");
+            check_described(&tool, schema);
+            if let Some(schema) = &tool.output_schema {
+                check_described(&tool, schema);
+            }
+        }
+    }
+
+    fn check_described(tool: &ToolDef, schema: &Value) {
+        for (field, property) in schema["properties"].as_object().unwrap() {
+            assert!(property["description"].is_string(), "{}: `{field}` is not described", tool.name);
+        }
+    }
+
+    #[tokio::test]
+    async fn every_example_works() {
+        let hub = Hub::new();
+        let mut tools = hub.gate.tools(&hub.caller()).unwrap();
+        // What is written by one example is read by another.
+        tools.sort_by_key(|tool| !tool.effect.has_side_effects());
+        for tool in tools {
+            let example = tool.example.unwrap();
+            let arguments = serde_json::from_str(example.arguments).unwrap();
+            match hub.call(Target::Tool(tool.name.clone()), arguments).await {
+                Ok(Output::Tool(output)) => assert!(!output.is_error, "{}", tool.name),
+                other => panic!("{}: {other:?}", tool.name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_family_that_is_off_does_not_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = |workspace, memory| -> Vec<String> {
+            let registry = Registry::default();
+            let prompts_dir = folder.path().join("prompts");
+            let workspace_root = folder.path().join("ai-data");
+            register(&ToolsConfig { workspace_root, prompts_dir, workspace, memory }, &registry).unwrap();
+            let tools = Gate::new(registry, vec![]).tools(&testing::caller()).unwrap();
+            tools.iter().map(|tool| tool.name.clone()).collect()
+        };
+        assert_eq!(names(false, true), ["memory_read", "memory_write"]);
+        assert_eq!(names(true, false), ["workspace_read", "workspace_write", "workspace_list"]);
+        assert_eq!(names(false, false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_workspace_that_cannot_be_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace_root = folder.path().join("file/ai-data");
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let config = ToolsConfig {
+            workspace_root: workspace_root.clone(),
+            prompts_dir: folder.path().join("prompts"),
+            workspace: true,
+            memory: true,
+        };
+        let error = register(&config, &Registry::default()).unwrap_err().to_string();
+        assert_eq!(error, format!("the workspace `{}`: it is not a folder", workspace_root.display()));
+    }
+}

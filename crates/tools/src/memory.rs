@@ -1,0 +1,247 @@
+//! What an assistant remembers: a few files of the workspace under short names.
+
+use crate::files;
+use portcullis_core::root::{RootError, RootedPath};
+use portcullis_core::{
+    CallCtx, Content, Effect, Example, Family, Limits, Reach, Root, Said, ToolError, ToolOutput, ToolSpec,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+const READ: ToolSpec = ToolSpec {
+    name: "memory_read",
+    title: "Read memory",
+    description: "Return the text of a memory file: what was learned before and is worth knowing now. \
+                  A file that nobody has written yet is empty, which is not an error.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "Read the long-term memory", arguments: "{}" },
+};
+
+const WRITE: ToolSpec = ToolSpec {
+    name: "memory_write",
+    title: "Write memory",
+    description: "Keep something for later conversations. With `append`, it is added to the end of the memory file; \
+                  without, it takes the place of all that is there.",
+    effect: Effect::Write,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example {
+        what: "Remember a preference",
+        arguments: r#"{"content": "- Prefers short answers", "append": true}"#,
+    },
+};
+
+const LONG_TERM: &str = "MEMORY.md";
+/// The files that lie in the workspace itself, with the other names they go by.
+const NAMED: [(&str, &str); 3] = [("long-term", LONG_TERM), ("soul", "SOUL.md"), ("user-profile", "USER.md")];
+/// The folder of all others, one file per day or topic.
+const FOLDER: &str = "memory/";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArgs {
+    /// Which memory: `MEMORY.md` (long-term), `SOUL.md`, `USER.md`, a day like `2024-01-15`, or `memory/topic.md`.
+    #[serde(default = "long_term")]
+    file: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteArgs {
+    /// The text to keep, at most 1 MiB.
+    content: String,
+    /// Which memory: `MEMORY.md` (long-term), `SOUL.md`, `USER.md`, a day like `2024-01-15`, or `memory/topic.md`.
+    #[serde(default = "long_term")]
+    file: String,
+    /// Whether to add to the end of the file instead of replacing it.
+    #[serde(default)]
+    append: bool,
+}
+
+fn long_term() -> String {
+    LONG_TERM.to_owned()
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct WriteFacts {
+    /// Path of the memory file in the workspace.
+    file: String,
+    /// How many bytes were given to keep.
+    bytes: usize,
+    /// Whether they were added to what was there before.
+    appended: bool,
+}
+
+struct Memory {
+    root: Root,
+}
+
+pub(crate) fn family(root: Root) -> Family {
+    let memory = Arc::new(Memory { root });
+    Family::new("memory").tool(READ, &memory, read).tool(WRITE, &memory, write)
+}
+
+async fn read(memory: Arc<Memory>, args: ReadArgs, _: CallCtx) -> Result<ToolOutput, ToolError> {
+    let path = file_named(&args.file)?;
+    match files::read(&memory.root, &path).await {
+        Ok(content) => Ok(ToolOutput::text(files::text(&path, content)?)),
+        Err(RootError::NotFound) => {
+            // The text alone would not tell an empty file from none.
+            let mut output = ToolOutput::text("");
+            output.content.push(Content::text(format!("{path} does not exist yet, so it is empty.")));
+            Ok(output)
+        }
+        Err(error) => Err(told(error, &args.file)),
+    }
+}
+
+async fn write(memory: Arc<Memory>, args: WriteArgs, _: CallCtx) -> Result<Said<WriteFacts>, ToolError> {
+    files::check_size(&args.content)?;
+    let path = file_named(&args.file)?;
+    let (root, target, bytes) = (memory.root.clone(), path.clone(), args.content.len());
+    let done = files::blocking(move || match args.append {
+        true => root.update(&target, files::FILE_BYTES_MAX, |former| joined(former, &args.content)),
+        false => root.write(&target, args.content.as_bytes()),
+    });
+    done.await.map_err(|error| told(error, &args.file))?;
+    let did = if args.append { "Appended" } else { "Wrote" };
+    Ok(Said {
+        sentence: format!("{did} {bytes} bytes to {path}"),
+        facts: WriteFacts { file: path.to_string(), bytes, appended: args.append },
+    })
+}
+
+/// Returns both texts, the second beginning on a line of its own.
+fn joined(former: Option<Vec<u8>>, addition: &str) -> Vec<u8> {
+    let mut content = former.unwrap_or_default();
+    if content.last().is_some_and(|last| *last != b'\n') {
+        content.push(b'\n');
+    }
+    content.extend_from_slice(addition.as_bytes());
+    content
+}
+
+/// Returns the file that a name stands for. Models know the names of two generations, so both are taken.
+fn file_named(name: &str) -> Result<RootedPath, ToolError> {
+    let refused = |error: RootError| told(error, name);
+    let given = RootedPath::parse(name).map_err(refused)?;
+    let named = NAMED
+        .iter()
+        .find(|(alias, file)| [alias, file].iter().any(|known| known.eq_ignore_ascii_case(given.as_str())));
+    if let Some((_, file)) = named {
+        return RootedPath::parse(file).map_err(refused);
+    }
+    let topic = match given.as_str().strip_prefix(FOLDER) {
+        Some(topic) => topic,
+        None if given.is_root() || given.as_str().contains('/') => {
+            return Err(ToolError::invalid_args(format!("`{given}` is not a memory file")).hint(
+                "memory is `MEMORY.md`, `SOUL.md`, `USER.md`, a day like `2024-01-15`, or `memory/topic.md`; \
+                 other files are for `workspace_read` and `workspace_write`",
+            ));
+        }
+        None => given.as_str(),
+    };
+    let extension = if topic.ends_with(".md") { "" } else { ".md" };
+    RootedPath::parse(&format!("{FOLDER}{topic}{extension}")).map_err(refused)
+}
+
+fn told(error: RootError, name: &str) -> ToolError {
+    error.into_tool_error("memory", name, "workspace_list")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Hub;
+
+    #[test]
+    fn names_of_both_generations_are_understood() {
+        for (name, file) in [
+            ("MEMORY.md", "MEMORY.md"),
+            ("memory.md", "MEMORY.md"),
+            ("/workspace/MEMORY.md", "MEMORY.md"),
+            ("long-term", "MEMORY.md"),
+            ("soul", "SOUL.md"),
+            ("user-profile", "USER.md"),
+            ("USER.md", "USER.md"),
+            ("2024-01-15", "memory/2024-01-15.md"),
+            ("2024-01-15.md", "memory/2024-01-15.md"),
+            ("memory/2024-01-15.md", "memory/2024-01-15.md"),
+            ("memory/2024-01-15", "memory/2024-01-15.md"),
+            ("topic", "memory/topic.md"),
+            ("memory/people/ada.md", "memory/people/ada.md"),
+        ] {
+            assert_eq!(file_named(name).unwrap().as_str(), file, "{name}");
+        }
+        for name in ["notes/todo.md", "../MEMORY.md", "memory/../../x", "/etc/passwd", "", ".", "a\0b"] {
+            assert!(file_named(name).is_err(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_is_written_added_to_and_read() {
+        let hub = Hub::new();
+        insta::assert_snapshot!(hub.check(&[
+            r#"memory_read {}"#,
+            r#"memory_write {"content": "one"}"#,
+            r#"memory_write {"content": "two\n", "append": true}"#,
+            r#"memory_write {"content": "three", "append": true}"#,
+            r#"memory_read {"file": "long-term"}"#,
+            r#"memory_write {"content": "rain", "file": "2024-01-15", "append": true}"#,
+            r#"memory_read {"file": "memory/2024-01-15.md"}"#,
+            r#"memory_write {"content": ""}"#,
+            r#"memory_read {}"#,
+        ]).await, @r#"
+        > memory_read {}
+        ""
+        "MEMORY.md does not exist yet, so it is empty."
+        > memory_write {"content": "one"}
+        "Wrote 3 bytes to MEMORY.md"
+        facts: {"file":"MEMORY.md","bytes":3,"appended":false}
+        > memory_write {"content": "two\n", "append": true}
+        "Appended 4 bytes to MEMORY.md"
+        facts: {"file":"MEMORY.md","bytes":4,"appended":true}
+        > memory_write {"content": "three", "append": true}
+        "Appended 5 bytes to MEMORY.md"
+        facts: {"file":"MEMORY.md","bytes":5,"appended":true}
+        > memory_read {"file": "long-term"}
+        "one\ntwo\nthree"
+        > memory_write {"content": "rain", "file": "2024-01-15", "append": true}
+        "Appended 4 bytes to memory/2024-01-15.md"
+        facts: {"file":"memory/2024-01-15.md","bytes":4,"appended":true}
+        > memory_read {"file": "memory/2024-01-15.md"}
+        "rain"
+        > memory_write {"content": ""}
+        "Wrote 0 bytes to MEMORY.md"
+        facts: {"file":"MEMORY.md","bytes":0,"appended":false}
+        > memory_read {}
+        ""
+        "#);
+    }
+
+    #[tokio::test]
+    async fn only_memory_is_reached() {
+        let hub = Hub::new();
+        insta::assert_snapshot!(hub.check(&[
+            r#"memory_read {"file": "notes/todo.md"}"#,
+            r#"memory_write {"file": "../secure/x.md", "content": "x"}"#,
+            r#"memory_read {"file": "memory"}"#,
+            r#"memory_read {"name": "x"}"#,
+        ]).await, @r#"
+        > memory_read {"file": "notes/todo.md"}
+        invalid_args: `notes/todo.md` is not a memory file
+        hint: memory is `MEMORY.md`, `SOUL.md`, `USER.md`, a day like `2024-01-15`, or `memory/topic.md`; other files are for `workspace_read` and `workspace_write`
+        > memory_write {"file": "../secure/x.md", "content": "x"}
+        denied: path `../secure/x.md` leads outside the folder of this tool
+        hint: paths are relative, like `notes/todo.md`, and `..` is not allowed
+        > memory_read {"file": "memory"}
+        ""
+        "memory/memory.md does not exist yet, so it is empty."
+        > memory_read {"name": "x"}
+        invalid_args: invalid arguments: unknown field `name`, expected `file` at line 1 column 7
+        "#);
+    }
+}

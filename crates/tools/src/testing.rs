@@ -1,0 +1,147 @@
+//! A hub of native tools in a box.
+
+use crate::{ToolsConfig, register};
+use portcullis_core::{
+    Arguments, Call, CallCtx, Caller, Client, CompletionOf, Content, ContentBody, Gate, Origin, Outcome,
+    Output, Registry, ResourceBody, Scope, Target, ToolError,
+};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+pub(crate) struct Hub {
+    folder: TempDir,
+    pub(crate) gate: Gate,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Hub {
+        Hub::with(|_| {})
+    }
+
+    /// Makes a hub on a folder that `prepare` has filled.
+    pub(crate) fn with(prepare: impl FnOnce(&std::path::Path)) -> Hub {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path());
+        let config = ToolsConfig {
+            workspace_root: folder.path().join("ai-data"),
+            prompts_dir: folder.path().join("prompts"),
+            workspace: true,
+            memory: true,
+        };
+        let registry = Registry::default();
+        register(&config, &registry).unwrap();
+        Hub { folder, gate: Gate::new(registry, vec![]) }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.folder.path().join("ai-data")
+    }
+
+    pub(crate) fn prompts(&self) -> PathBuf {
+        self.folder.path().join("prompts")
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        caller()
+    }
+
+    pub(crate) async fn call(&self, target: Target, arguments: Value) -> Outcome {
+        let arguments = Arguments::of(&arguments);
+        self.gate.call(Call::new(self.caller(), target, arguments, CallCtx::detached())).await
+    }
+
+    /// Calls tools written as `name {arguments}` and returns what a client would see.
+    pub(crate) async fn check(&self, calls: &[&str]) -> String {
+        let mut transcript = String::new();
+        for call in calls {
+            let (name, arguments) = call.split_once(' ').unwrap();
+            let arguments = serde_json::from_str(arguments).unwrap();
+            let outcome = self.call(Target::Tool(name.to_owned()), arguments).await;
+            writeln!(transcript, "> {call}\n{}", shown(outcome)).unwrap();
+        }
+        transcript
+    }
+
+    pub(crate) async fn resource(&self, uri: &str) -> String {
+        shown(self.call(Target::Resource(uri.to_owned()), serde_json::json!({})).await)
+    }
+
+    pub(crate) async fn prompt(&self, name: &str, arguments: Value) -> String {
+        shown(self.call(Target::Prompt(name.to_owned()), arguments).await)
+    }
+
+    pub(crate) async fn complete(&self, of: CompletionOf, argument: &str, typed: &str) -> Vec<String> {
+        let arguments = serde_json::json!({ "argument": { "name": argument, "value": typed } });
+        match self.call(Target::Completion(of), arguments).await.unwrap() {
+            Output::Completion(completion) => completion.values,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn caller() -> Caller {
+    let client = Client { name: "test".to_owned(), scope: Scope::everything() };
+    Caller { client: Arc::new(client), origin: Origin::Client }
+}
+
+/// Returns an outcome as text, the same for every kind.
+pub(crate) fn shown(outcome: Outcome) -> String {
+    match outcome {
+        Err(ToolError { kind, message, hints, .. }) => {
+            let hints: String = hints.iter().map(|hint| format!("\nhint: {hint}")).collect();
+            format!("{}: {message}{hints}", kind.code())
+        }
+        Ok(Output::Tool(output)) => {
+            // Data is printed for those who read text, and is the same as the structure.
+            if let ([Content { body: ContentBody::Text(text), .. }], Some(data)) =
+                (output.content.as_slice(), &output.structured)
+                && *text == serde_json::to_string_pretty(data).unwrap()
+            {
+                return format!("json: {data}");
+            }
+            let texts: Vec<String> = output.content.iter().map(text_of).collect();
+            let facts = output.structured.map(|facts| format!("\nfacts: {facts}")).unwrap_or_default();
+            format!("{}{facts}", texts.join("\n"))
+        }
+        Ok(Output::Resource(contents)) => contents.iter().map(shown_resource).collect(),
+        Ok(Output::Prompt(prompt)) => {
+            let messages: Vec<String> = prompt
+                .messages
+                .iter()
+                .map(|message| format!("{:?}: {}", message.role, text_of(&message.content)))
+                .collect();
+            messages.join("\n")
+        }
+        Ok(other) => format!("{other:?}"),
+    }
+}
+
+fn text_of(content: &Content) -> String {
+    match &content.body {
+        ContentBody::Text(text) => format!("{text:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn shown_resource(contents: &portcullis_core::ResourceContents) -> String {
+    let body = match &contents.body {
+        ResourceBody::Text(text) => format!("text {text:?}"),
+        ResourceBody::Base64(text) => format!("base64 {text}"),
+    };
+    format!("{} {} {body}", contents.uri, contents.mime_type.as_deref().unwrap_or("-"))
+}
+
+/// A listener's patience: far beyond what a change takes to be told.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Waits until `wanted` is announced. What else is announced before it is passed over.
+pub(crate) async fn hear(
+    changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::Change>,
+    wanted: portcullis_core::Change,
+) {
+    let heard = async { while changes.recv().await.unwrap() != wanted {} };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("{wanted:?} was never told"));
+}

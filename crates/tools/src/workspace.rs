@@ -1,0 +1,187 @@
+//! Files under the workspace root, as tools and as resources.
+
+mod address;
+mod changes;
+mod resources;
+
+use crate::files;
+use portcullis_core::root::{FileKind, RootError, RootedPath};
+use portcullis_core::{
+    CallCtx, Changes, Effect, Example, Family, Json, Limits, Reach, Root, Said, Text, ToolError, ToolSpec,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+
+const READ: ToolSpec = ToolSpec {
+    name: "workspace_read",
+    title: "Read a workspace file",
+    description: "Return the text of one file of the workspace. Use `workspace_list` first if you do not know \
+                  its path. Only UTF-8 text of up to 1 MiB can be read.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "Read a note", arguments: r#"{"path": "notes/hello.md"}"# },
+};
+
+const WRITE: ToolSpec = ToolSpec {
+    name: "workspace_write",
+    title: "Write a workspace file",
+    description: "Write a file of the workspace: a new one, with the folders on the way, or all of an existing one, \
+                  whose old text is lost. To keep it, read it first and write it back with your changes. \
+                  Returns how many bytes were written.",
+    effect: Effect::Write,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example {
+        what: "Write a note",
+        arguments: r##"{"path": "notes/hello.md", "content": "# Hello\n"}"##,
+    },
+};
+
+const LIST: ToolSpec = ToolSpec {
+    name: "workspace_list",
+    title: "List a workspace folder",
+    description: "List what is in one folder of the workspace, folders first, with the size of each file in bytes. \
+                  It does not look into the folders in it; list those by their own path.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "List the whole workspace", arguments: "{}" },
+};
+
+/// How many entries one list holds. More than a model wants to read; `truncated` says that there are others.
+const ENTRIES_MAX: usize = 1_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArgs {
+    /// Path of the file, relative to the workspace, like `notes/todo.md`.
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteArgs {
+    /// Path of the file, relative to the workspace, like `notes/todo.md`.
+    path: String,
+    /// The whole new text of the file, at most 1 MiB.
+    content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArgs {
+    /// Path of the folder, relative to the workspace. Left out, it is the workspace itself.
+    #[serde(default = "the_root")]
+    path: String,
+}
+
+fn the_root() -> String {
+    ".".to_owned()
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct WriteFacts {
+    /// Path of the file, relative to the workspace.
+    path: String,
+    /// How many bytes the file has now.
+    bytes: u64,
+    /// Whether there was no such file before.
+    created: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    /// Path of the folder, relative to the workspace; `.` is the workspace itself.
+    path: String,
+    /// What is in the folder, folders first, then by name.
+    entries: Vec<ListedEntry>,
+    /// Whether the folder holds more than is listed here.
+    truncated: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListedEntry {
+    /// The name, without the path of the folder.
+    name: String,
+    /// What it is; only a `file` can be read and only a `directory` listed.
+    kind: ListedKind,
+    /// Size in bytes; 0 for what is not a file.
+    size: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ListedKind {
+    File,
+    Directory,
+    Other,
+}
+
+struct Workspace {
+    root: Root,
+}
+
+pub(crate) fn family(root: Root, host: &Path, changes: Changes) -> Family {
+    let workspace = Arc::new(Workspace { root: root.clone() });
+    Family::new("workspace")
+        .tool(READ, &workspace, read)
+        .tool(WRITE, &workspace, write)
+        .tool(LIST, &workspace, list)
+        .resources(resources::WorkspaceFiles::new(root, host, changes))
+}
+
+async fn read(workspace: Arc<Workspace>, args: ReadArgs, _: CallCtx) -> Result<Text, ToolError> {
+    let tell = |error: RootError| told(error, "file", &args.path);
+    let path = RootedPath::parse(&args.path).map_err(tell)?;
+    let content = files::read(&workspace.root, &path).await.map_err(tell)?;
+    let text = files::text(&path, content);
+    text.map(Text)
+        .map_err(|error| error.hint(format!("the resource `{}` gives it in base64", address::of(&path))))
+}
+
+async fn write(
+    workspace: Arc<Workspace>,
+    args: WriteArgs,
+    _: CallCtx,
+) -> Result<Said<WriteFacts>, ToolError> {
+    files::check_size(&args.content)?;
+    let tell = |error: RootError| told(error, "file", &args.path);
+    let path = RootedPath::parse(&args.path).map_err(tell)?;
+    let (root, target) = (workspace.root.clone(), path.clone());
+    let written =
+        files::blocking(move || root.write(&target, args.content.as_bytes())).await.map_err(tell)?;
+    Ok(Said {
+        sentence: format!("Wrote {} bytes to {path}", written.bytes),
+        facts: WriteFacts { path: path.to_string(), bytes: written.bytes, created: written.created },
+    })
+}
+
+async fn list(workspace: Arc<Workspace>, args: ListArgs, _: CallCtx) -> Result<Json<Listed>, ToolError> {
+    let tell = |error: RootError| told(error, "folder", &args.path);
+    // A model that wants the workspace itself may well say so with nothing.
+    let asked = if args.path.is_empty() { "." } else { &args.path };
+    let path = RootedPath::parse(asked).map_err(tell)?;
+    let (root, target) = (workspace.root.clone(), path.clone());
+    let listed = files::blocking(move || root.list(&target, ENTRIES_MAX)).await.map_err(tell)?;
+    let entries = listed.entries.into_iter().map(|entry| ListedEntry {
+        name: entry.name,
+        kind: match entry.kind {
+            FileKind::File => ListedKind::File,
+            FileKind::Directory => ListedKind::Directory,
+            FileKind::Link | FileKind::Pipe | FileKind::Device | FileKind::Other => ListedKind::Other,
+        },
+        size: entry.size,
+    });
+    Ok(Json(Listed { path: path.to_string(), entries: entries.collect(), truncated: listed.truncated }))
+}
+
+fn told(error: RootError, what: &str, path: &str) -> ToolError {
+    error.into_tool_error(what, path, LIST.name)
+}
+
+#[cfg(test)]
+#[path = "workspace/workspace_tests.rs"]
+mod tests;

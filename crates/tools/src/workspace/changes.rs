@@ -1,0 +1,100 @@
+//! Tells clients when a workspace file changes.
+
+use super::address;
+use super::resources::FILES_MAX;
+use crate::watch::{Added, Batch, Folders, Watch};
+use portcullis_core::root::{DEPTH_MAX, RootError, RootedPath};
+use portcullis_core::{Change, Changes, Root};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How often the tree is looked at for one batch. More than once only while somebody makes folders at that moment,
+/// and the next batch tells of those anyway.
+const LOOKS_MAX: usize = 4;
+
+/// Starts to watch every folder of the workspace.
+pub(super) fn watch(root: Root, host: &Path, changes: Changes) -> Result<Watch, RootError> {
+    let host = host.canonicalize().map_err(RootError::Io)?;
+    let mut folders = Folders::new().map_err(RootError::Io)?;
+    let mut seen = Seen { root, host, files: BTreeSet::new() };
+    seen.look_again(&mut folders)?;
+    let watch = Watch::start("watch-workspace", folders, move |folders, batch| {
+        for change in seen.changes(folders, batch) {
+            changes.announce(change);
+        }
+    });
+    watch.map_err(RootError::Io)
+}
+
+/// What the workspace held when it was last looked at.
+struct Seen {
+    root: Root,
+    /// Where the root is, to tell which file an event is about. Files are only ever reached through the root.
+    host: PathBuf,
+    files: BTreeSet<RootedPath>,
+}
+
+impl Seen {
+    /// Returns what to tell about a batch: the list if it is another one now, and every file that was touched.
+    fn changes(&mut self, folders: &mut Folders, batch: Batch) -> Vec<Change> {
+        let mut touched = BTreeSet::new();
+        let mut list_changed = false;
+        for path in &batch.touched {
+            let Some(path) = self.rooted(path) else { continue };
+            let shown = self.root.shows(&path);
+            let was_there = if shown { !self.files.insert(path.clone()) } else { self.files.remove(&path) };
+            list_changed |= shown != was_there;
+            if shown || was_there {
+                touched.insert(path);
+            }
+        }
+        if batch.folders_changed || batch.lost {
+            let before = self.files.clone();
+            match self.look_again(folders) {
+                Ok(()) => touched.extend(before.symmetric_difference(&self.files).cloned()),
+                Err(error) => tracing::warn!(%error, "Could not look through the workspace for changes."),
+            }
+            // What was lost may have been anything.
+            list_changed |= batch.lost || before != self.files;
+        }
+        let list = list_changed.then_some(Change::Resources);
+        let files = touched.iter().map(|path| Change::ResourceUpdated(address::of(path)));
+        list.into_iter().chain(files).collect()
+    }
+
+    /// Looks at the whole tree, until it holds no folder that was not watched while it was looked at.
+    fn look_again(&mut self, folders: &mut Folders) -> Result<(), RootError> {
+        for _ in 0..LOOKS_MAX {
+            let walked = self.root.walk(FILES_MAX, DEPTH_MAX)?;
+            self.files = walked.files.into_iter().map(|file| file.path).collect();
+            if !self.watch_all(folders, &walked.folders) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches these folders, and returns whether one of them was not watched before.
+    fn watch_all(&self, folders: &mut Folders, paths: &[RootedPath]) -> bool {
+        let mut any_new = false;
+        for path in paths {
+            match folders.add(&self.host.join(path.as_str())) {
+                Ok(Added::New) => any_new = true,
+                Ok(Added::Known) => {}
+                // Gone already.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(%path, %error, "Cannot watch all of the workspace; some changes go untold.");
+                    break;
+                }
+            }
+        }
+        any_new
+    }
+
+    fn rooted(&self, path: &Path) -> Option<RootedPath> {
+        let path = RootedPath::parse(path.strip_prefix(&self.host).ok()?.to_str()?).ok()?;
+        (!path.is_root()).then_some(path)
+    }
+}
