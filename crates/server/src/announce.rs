@@ -1,0 +1,199 @@
+//! Telling clients what changed.
+
+use crate::hub::Hub;
+use crate::stream::{Outlet, Stream};
+use bytes::Bytes;
+use portcullis_core::{Caller, Change};
+use portcullis_wire::params::{Key, Params};
+use portcullis_wire::{Id, RpcError, era, rpc};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::broadcast::error::RecvError;
+
+/// How many listeners a hub serves at once.
+const LISTENERS_MAX: usize = 10_000;
+/// How many resources one listener may watch.
+const WATCHED_MAX: usize = 1_000;
+
+/// What a listener wants to hear of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interest {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    watched: BTreeSet<String>,
+}
+
+impl Interest {
+    /// Reads what was asked for; of that, what the caller may not see is left out.
+    pub(crate) fn of(hub: &Hub, caller: &Caller, params: &Params<'_>) -> Result<Interest, RpcError> {
+        let Some(wanted) = params.optional_object(Key::Notifications)? else {
+            return Err(RpcError::invalid_params("`notifications` is missing"));
+        };
+        let flag = |key: &str| wanted.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let watched = wanted.get("resourceSubscriptions").and_then(Value::as_array);
+        let watched: BTreeSet<String> =
+            watched.into_iter().flatten().filter_map(|uri| uri.as_str().map(str::to_owned)).collect();
+        if watched.len() > WATCHED_MAX {
+            return Err(RpcError::invalid_params(format_args!(
+                "at most {WATCHED_MAX} resources can be watched"
+            )));
+        }
+        let watched = watched.into_iter().filter(|uri| hub.gate.sees_resource(caller, uri)).collect();
+        Ok(Interest {
+            tools: flag("toolsListChanged"),
+            prompts: flag("promptsListChanged"),
+            resources: flag("resourcesListChanged"),
+            watched,
+        })
+    }
+
+    fn granted(&self) -> Value {
+        let mut granted = Map::new();
+        for (key, wanted) in [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ] {
+            if wanted {
+                granted.insert(key.to_owned(), true.into());
+            }
+        }
+        if !self.watched.is_empty() {
+            granted.insert("resourceSubscriptions".to_owned(), json!(self.watched));
+        }
+        granted.into()
+    }
+
+    fn covers(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::ResourceUpdated(uri) => self.watched.contains(uri),
+        }
+    }
+}
+
+struct Listener {
+    interest: Interest,
+    caller: Caller,
+    outlet: Arc<dyn Outlet>,
+    /// The id of the request that listens; every message carries it.
+    tag: Value,
+    stream: Option<Arc<Stream>>,
+}
+
+/// Those who listen by a request of their own.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    next: AtomicU64,
+    all: Mutex<HashMap<u64, Listener>>,
+}
+
+/// Listens as long as it is held.
+pub(crate) struct Listening {
+    hub: Arc<Hub>,
+    key: u64,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+impl Listeners {
+    /// Begins to listen. The acknowledgement is the first message that the outlet gets.
+    pub(crate) fn add(
+        hub: &Arc<Hub>,
+        caller: Caller,
+        interest: Interest,
+        id: &Id,
+        outlet: Arc<dyn Outlet>,
+        stream: Option<Arc<Stream>>,
+    ) -> Result<Listening, RpcError> {
+        let tag = id.to_value();
+        let params = era::tagged(json!({ "notifications": interest.granted() }), &tag);
+        let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= LISTENERS_MAX {
+            return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
+        }
+        outlet.deliver(rpc::notification("notifications/subscriptions/acknowledged", &params));
+        let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
+        all.insert(key, Listener { interest, caller, outlet, tag, stream });
+        Ok(Listening { hub: hub.clone(), key })
+    }
+
+    /// Ends every stream that only listens.
+    pub(crate) fn close_all(&self) {
+        for (_, listener) in self.all.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            if let Some(stream) = listener.stream {
+                stream.finish();
+            }
+        }
+    }
+}
+
+/// Passes every change on, as long as the hub lives.
+pub(crate) fn start(hub: &Arc<Hub>) {
+    let mut changes = hub.gate.subscribe();
+    let (weak, closing) = (Arc::downgrade(hub), hub.closing.clone());
+    tokio::spawn(async move {
+        loop {
+            let change = tokio::select! {
+                () = closing.cancelled() => return,
+                change = changes.recv() => change,
+            };
+            let Some(hub) = weak.upgrade() else { return };
+            match change {
+                Ok(change) => hub.tell(&change),
+                // So much happened that some of it is lost: whoever cares looks again.
+                Err(RecvError::Lagged(_)) => {
+                    [Change::Tools, Change::Prompts, Change::Resources]
+                        .iter()
+                        .for_each(|change| hub.tell(change));
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
+}
+
+fn method_and_params(change: &Change) -> (&'static str, Value) {
+    match change {
+        Change::Tools => ("notifications/tools/list_changed", json!({})),
+        Change::Prompts => ("notifications/prompts/list_changed", json!({})),
+        Change::Resources => ("notifications/resources/list_changed", json!({})),
+        Change::ResourceUpdated(uri) => ("notifications/resources/updated", json!({ "uri": uri })),
+    }
+}
+
+impl Hub {
+    fn tell(&self, change: &Change) {
+        let (method, params) = method_and_params(change);
+        let message: Bytes = rpc::notification(method, &params);
+        for session in self.sessions.all() {
+            let concerned = match change {
+                Change::ResourceUpdated(uri) => session.watches(uri),
+                Change::Tools | Change::Prompts | Change::Resources => session.is_initialized(),
+            };
+            if concerned {
+                session.home.notify(message.clone());
+            }
+        }
+        let mut all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, listener| !listener.outlet.is_closed());
+        for listener in all.values().filter(|listener| listener.interest.covers(change)) {
+            // A rule may have changed since the listener came.
+            if let Change::ResourceUpdated(uri) = change
+                && !self.gate.sees_resource(&listener.caller, uri)
+            {
+                continue;
+            }
+            listener.outlet.notify(rpc::notification(method, &era::tagged(params.clone(), &listener.tag)));
+        }
+    }
+}

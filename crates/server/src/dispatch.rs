@@ -1,0 +1,425 @@
+//! From a message to a call, and from its outcome to an answer.
+//!
+//! A message is taken apart while its bytes are at hand ([`Exchange::prepare`]); what comes of it is a [`Job`]
+//! that owns what it needs and can run anywhere.
+
+use crate::announce::{Interest, Listeners, Listening};
+use crate::hub::Hub;
+use crate::paging::page;
+use crate::peer::{RoundPeer, SessionPeer};
+use crate::session::Session;
+use crate::stream::{Outlet, Stream};
+use portcullis_core::{
+    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
+    Target, TaskSupport, ToolError,
+};
+use portcullis_wire::era::{Offers, RequestMeta};
+use portcullis_wire::params::{Key, Params};
+use portcullis_wire::rpc::Answer;
+use portcullis_wire::{Era, Request, Revision, RpcError, era, render};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a resource address may be.
+const URI_BYTES_MAX: usize = 8 * 1024;
+
+/// One request, and who made it how.
+pub(crate) struct Exchange {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) revision: Revision,
+    pub(crate) session: Option<Arc<Session>>,
+    /// Where messages go that belong to this request.
+    pub(crate) outlet: Arc<dyn Outlet>,
+    /// The same as a stream, where the request has one of its own.
+    pub(crate) stream: Option<Arc<Stream>>,
+    pub(crate) meta: RequestMeta,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// What there is to do for a request.
+pub(crate) enum Job {
+    Ready(Answer),
+    Resources {
+        exchange: Exchange,
+        cursor: Option<String>,
+    },
+    Call(Box<CallJob>),
+    /// Tell of changes until the client has had enough.
+    Listen(Listening, CancellationToken),
+}
+
+/// A call with what its answer needs.
+pub(crate) struct CallJob {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) revision: Revision,
+    pub(crate) call: Call,
+    pub(crate) style: ErrorStyle,
+    pub(crate) round: Option<Arc<RoundPeer>>,
+}
+
+impl Job {
+    /// Does it. `None` means that the client no longer wants an answer.
+    pub(crate) async fn run(self) -> Option<Answer> {
+        match self {
+            Job::Ready(answer) => Some(answer),
+            Job::Resources { exchange, cursor } => Some(exchange.list_resources(cursor.as_deref()).await),
+            Job::Call(job) => job.run().await,
+            Job::Listen(listening, cancel) => {
+                cancel.cancelled().await;
+                drop(listening);
+                None
+            }
+        }
+    }
+}
+
+impl CallJob {
+    async fn run(self) -> Option<Answer> {
+        let CallJob { hub, revision, call, style, round } = self;
+        let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
+        let digest = round.as_ref().map(|_| call.digest());
+        let started = Instant::now();
+        let outcome = hub.gate.call(call).await;
+        let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
+        let duration = started.elapsed();
+        tracing::debug!(target: "mcp", kind = target.kind(), duration = ?duration, success, "tool execution completed");
+        let error = match outcome {
+            Ok(output) => return Some(Ok(render::output(revision, &output))),
+            Err(error) => error,
+        };
+        if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
+            return None;
+        }
+        log_failure(&target, &error);
+        if let (ErrorKind::NeedsInput, Some(input), Some(round), Some(digest)) =
+            (error.kind, &error.input, &round, digest)
+        {
+            let state = hub.seal.seal(&digest, round.answers().clone(), input.state.clone());
+            return Some(Ok(render::questions(revision, input, &state)));
+        }
+        Some(render::failure(revision, &target, style, &error))
+    }
+}
+
+fn is_error(output: &portcullis_core::Output) -> bool {
+    matches!(output, portcullis_core::Output::Tool(tool) if tool.is_error)
+}
+
+/// The log learns why; the caller is told what to do.
+pub(crate) fn log_failure(target: &Target, error: &ToolError) {
+    let kind = target.kind();
+    let code = error.kind.code();
+    match (&error.source, error.kind) {
+        (source, ErrorKind::Internal) => {
+            let cause = source.as_ref().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(target: "mcp", kind, code, cause = %cause, "A call failed in the hub.");
+        }
+        (Some(source), _) => tracing::info!(target: "mcp", kind, code, cause = %source, "A call failed."),
+        (None, _) => tracing::debug!(target: "mcp", kind, code, "A call failed."),
+    }
+}
+
+/// Every method that some revision has.
+const METHODS: [&str; 18] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "completion/complete",
+    "logging/setLevel",
+    "subscriptions/listen",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+/// Returns whether a request may name this method.
+pub(crate) fn is_method(revision: Revision, method: &str) -> bool {
+    METHODS.contains(&method) && revision.has_method(method)
+}
+
+/// A client that calls for itself.
+pub(crate) fn caller(client: &Arc<Client>) -> Caller {
+    Caller { client: client.clone(), origin: Origin::Client }
+}
+
+impl Exchange {
+    pub(crate) fn caller(&self) -> Caller {
+        caller(&self.client)
+    }
+
+    fn offers(&self) -> Offers {
+        self.meta.offers.or_else(|| self.session.as_ref().map(|session| session.offers())).unwrap_or_default()
+    }
+
+    /// Takes the request apart.
+    pub(crate) fn prepare(self, request: &Request<'_>, params: &Params<'_>) -> Job {
+        let method = request.method.as_ref();
+        if !is_method(self.revision, method) {
+            return Job::Ready(Err(RpcError::method_not_found(method)));
+        }
+        match method {
+            "tools/call" => self.call_tool(params),
+            "resources/read" => self.read_resource(params),
+            "prompts/get" => self.get_prompt(params),
+            "completion/complete" => self.complete(request, params),
+            "resources/list" => match params.optional_text(Key::Cursor) {
+                Ok(cursor) => Job::Resources { exchange: self, cursor },
+                Err(error) => Job::Ready(Err(error)),
+            },
+            "subscriptions/listen" => {
+                self.listen(request, params).unwrap_or_else(|error| Job::Ready(Err(error)))
+            }
+            _ => Job::Ready(self.answer_now(method, params)),
+        }
+    }
+
+    /// Answers what needs no waiting.
+    fn answer_now(&self, method: &str, params: &Params<'_>) -> Answer {
+        match method {
+            "initialize" => self.initialize(params),
+            "server/discover" => Ok(self.hub.face.discover(self.revision)),
+            "ping" => Ok(b"{}".to_vec()),
+            "tools/list" => self.list_tools(params),
+            "prompts/list" => self.list_prompts(params),
+            "resources/templates/list" => self.list_templates(params),
+            "resources/subscribe" => self.subscribe(params),
+            "resources/unsubscribe" => {
+                let uri = params.text(Key::Uri)?;
+                self.session()?.unsubscribe(&uri);
+                Ok(b"{}".to_vec())
+            }
+            "logging/setLevel" => {
+                let level = params.text(Key::Level)?;
+                let level = LogLevel::parse(&level).ok_or_else(|| {
+                    let known = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+                    RpcError::invalid_params(format_args!("`level` must be one of {known}"))
+                })?;
+                self.session()?.set_log_level(level);
+                Ok(b"{}".to_vec())
+            }
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.task(method, params),
+            _ => Err(RpcError::method_not_found(method)),
+        }
+    }
+
+    fn session(&self) -> Result<&Arc<Session>, RpcError> {
+        self.session.as_ref().ok_or_else(|| {
+            RpcError::invalid_request("this needs a session; send `initialize` first, then its session id")
+        })
+    }
+
+    fn initialize(&self, params: &Params<'_>) -> Answer {
+        let asked = params.text(Key::ProtocolVersion)?;
+        let capabilities = params.optional_object(Key::Capabilities)?.unwrap_or_default();
+        let revision = Revision::negotiate(&asked);
+        self.session()?.negotiate(revision, Offers::of(&capabilities))?;
+        Ok(self.hub.face.initialize(revision))
+    }
+
+    fn list_tools(&self, params: &Params<'_>) -> Answer {
+        let tools = self.hub.gate.tools(&self.caller()).map_err(|e| self.list_refused(&e))?;
+        let cursor = params.optional_text(Key::Cursor)?;
+        let page = page(&tools, cursor.as_deref(), |tool| &tool.name)?;
+        let items: Vec<&RawValue> = page.items.iter().map(|tool| tool.listing_with(render::tool)).collect();
+        tracing::debug!(target: "mcp", tools = items.len(), "listing tools");
+        Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
+    }
+
+    fn list_prompts(&self, params: &Params<'_>) -> Answer {
+        let prompts = self.hub.gate.prompts(&self.caller()).map_err(|e| self.list_refused(&e))?;
+        let cursor = params.optional_text(Key::Cursor)?;
+        let page = page(&prompts, cursor.as_deref(), |prompt| &prompt.name)?;
+        let items: Vec<_> = page.items.iter().map(|prompt| render::prompt(prompt)).collect();
+        self.write_page("prompts", &items, page.next.as_deref())
+    }
+
+    fn list_templates(&self, params: &Params<'_>) -> Answer {
+        let templates = self.hub.gate.templates(&self.caller()).map_err(|e| self.list_refused(&e))?;
+        let cursor = params.optional_text(Key::Cursor)?;
+        let page = page(&templates, cursor.as_deref(), |template| &template.uri_template)?;
+        let items: Vec<_> = page.items.iter().map(|template| render::template(template)).collect();
+        self.write_page("resourceTemplates", &items, page.next.as_deref())
+    }
+
+    async fn list_resources(&self, cursor: Option<&str>) -> Answer {
+        let (resources, failed) =
+            self.hub.gate.resources(&self.caller()).await.map_err(|e| self.list_refused(&e))?;
+        for error in failed {
+            tracing::warn!(target: "mcp", %error, "A provider could not list its resources.");
+        }
+        let page = page(&resources, cursor, |resource| &resource.uri)?;
+        let items: Vec<_> = page.items.iter().map(render::resource).collect();
+        self.write_page("resources", &items, page.next.as_deref())
+    }
+
+    fn write_page(&self, key: &'static str, items: &[Box<RawValue>], next: Option<&str>) -> Answer {
+        let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
+        Ok(render::page(self.revision, key, &items, next))
+    }
+
+    /// A list that the gate did not admit.
+    fn list_refused(&self, error: &ToolError) -> RpcError {
+        let target = Target::Prompt(String::new());
+        match render::failure(self.revision, &target, ErrorStyle::Sentence, error) {
+            Err(refused) => refused,
+            Ok(_) => RpcError::new(portcullis_wire::rpc::INTERNAL_ERROR, error.message.clone()),
+        }
+    }
+
+    fn subscribe(&self, params: &Params<'_>) -> Answer {
+        let uri = bounded_uri(params)?;
+        let session = self.session()?;
+        if !self.hub.gate.sees_resource(&self.caller(), &uri) {
+            return Err(era::resource_not_found(self.revision, &uri));
+        }
+        session.subscribe(uri)?;
+        Ok(b"{}".to_vec())
+    }
+
+    fn listen(self, request: &Request<'_>, params: &Params<'_>) -> Result<Job, RpcError> {
+        let interest = Interest::of(&self.hub, &self.caller(), params)?;
+        let caller = self.caller();
+        let listening = Listeners::add(&self.hub, caller, interest, &request.id, self.outlet, self.stream)?;
+        Ok(Job::Listen(listening, self.cancel))
+    }
+
+    fn call_tool(self, params: &Params<'_>) -> Job {
+        let name = match params.text(Key::Name) {
+            Ok(name) => name,
+            Err(error) => return Job::Ready(Err(error)),
+        };
+        let tool = self.hub.gate.find_tool(&self.caller(), &name);
+        let style = tool.as_ref().map(|tool| tool.error_style).unwrap_or_default();
+        let support = tool.map(|tool| tool.tasks).unwrap_or_default();
+        let offers = self.offers();
+        let job = match self.call(Target::Tool(name), params, style) {
+            Ok(job) => job,
+            Err(error) => return Job::Ready(Err(error)),
+        };
+        if job.revision.era() == Era::Sessions {
+            return Job::Call(job);
+        }
+        let answered = job.round.as_ref().is_some_and(|round| !round.answers().is_empty());
+        match (support, offers.tasks) {
+            (TaskSupport::Never, _) | (TaskSupport::Optional, false) => Job::Call(job),
+            (TaskSupport::Required | TaskSupport::RequiredAfterQuestions, false) => {
+                Job::Ready(Err(era::missing_tasks()))
+            }
+            (TaskSupport::RequiredAfterQuestions, true) if !answered => Job::Call(job),
+            (TaskSupport::Optional | TaskSupport::Required | TaskSupport::RequiredAfterQuestions, true) => {
+                Job::Ready(crate::tasks::start(*job))
+            }
+        }
+    }
+
+    fn read_resource(self, params: &Params<'_>) -> Job {
+        let job = bounded_uri(params)
+            .and_then(|uri| self.call(Target::Resource(uri), params, ErrorStyle::Sentence));
+        job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
+    }
+
+    fn get_prompt(self, params: &Params<'_>) -> Job {
+        let job = params
+            .text(Key::Name)
+            .and_then(|name| self.call(Target::Prompt(name), params, ErrorStyle::Sentence));
+        job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
+    }
+
+    fn complete(self, request: &Request<'_>, params: &Params<'_>) -> Job {
+        let job = completion_of(params).and_then(|of| {
+            // The whole of `params` is the argument: what is typed, and what is settled already.
+            let arguments = request.params.map(|raw| Arguments::new(raw.to_owned()));
+            let arguments = arguments.unwrap_or_else(Arguments::empty);
+            self.call_with(Target::Completion(of), arguments, params, ErrorStyle::Sentence)
+        });
+        job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
+    }
+
+    fn call(self, target: Target, params: &Params<'_>, style: ErrorStyle) -> Result<Box<CallJob>, RpcError> {
+        let arguments = match params.raw(Key::Arguments) {
+            None => Arguments::empty(),
+            Some(raw) if raw.get().starts_with('{') => Arguments::new(raw.to_owned()),
+            Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
+        };
+        self.call_with(target, arguments, params, style)
+    }
+
+    fn call_with(
+        self,
+        target: Target,
+        arguments: Arguments,
+        params: &Params<'_>,
+        style: ErrorStyle,
+    ) -> Result<Box<CallJob>, RpcError> {
+        let caller = self.caller();
+        let cancel = self.cancel.clone();
+        if self.revision.era() == Era::Sessions {
+            let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
+            let call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            let (hub, revision) = (self.hub, self.revision);
+            return Ok(Box::new(CallJob { hub, revision, call, style, round: None }));
+        }
+        let mut call = Call::new(caller, target, arguments, CallCtx::detached());
+        let mut earlier = match params.optional_text(Key::RequestState)? {
+            Some(text) => self.hub.seal.open(&call.digest(), &text).map_err(RpcError::invalid_params)?,
+            None => crate::seal::Earlier::default(),
+        };
+        earlier.answers.extend(input_responses(params)?);
+        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state);
+        let round = Arc::new(round);
+        call.ctx = CallCtx { cancel, peer: round.clone() };
+        let (hub, revision) = (self.hub, self.revision);
+        Ok(Box::new(CallJob { hub, revision, call, style, round: Some(round) }))
+    }
+
+    fn task(&self, method: &str, params: &Params<'_>) -> Answer {
+        if !self.offers().tasks {
+            return Err(era::missing_tasks());
+        }
+        let id = params.text(Key::TaskId)?;
+        let tasks = &self.hub.tasks;
+        let answer = match method {
+            "tasks/get" => tasks.get(&self.client, &id)?,
+            "tasks/cancel" => tasks.cancel(&self.client, &id)?,
+            _ => tasks.update(&self.client, &id, input_responses(params)?)?,
+        };
+        Ok(era::dress(self.revision, era::ResultKind::Plain, answer.to_string().into_bytes()))
+    }
+}
+
+fn input_responses(params: &Params<'_>) -> Result<Answers, RpcError> {
+    Ok(params.optional_object(Key::InputResponses)?.unwrap_or_default().into_iter().collect())
+}
+
+fn bounded_uri(params: &Params<'_>) -> Result<String, RpcError> {
+    let uri = params.text(Key::Uri)?;
+    if uri.len() > URI_BYTES_MAX {
+        return Err(RpcError::invalid_params(format_args!("`uri` must have at most {URI_BYTES_MAX} bytes")));
+    }
+    Ok(uri)
+}
+
+fn completion_of(params: &Params<'_>) -> Result<CompletionOf, RpcError> {
+    const EXPECTED: &str =
+        "`ref` must be {\"type\": \"ref/prompt\", \"name\": …} or {\"type\": \"ref/resource\", \"uri\": …}";
+    let reference = params.optional_object(Key::Ref)?.unwrap_or_default();
+    let text = |key: &str| reference.get(key).and_then(Value::as_str).map(str::to_owned);
+    match (text("type").as_deref(), text("name"), text("uri")) {
+        (Some("ref/prompt"), Some(name), _) => Ok(CompletionOf::Prompt(name)),
+        (Some("ref/resource"), _, Some(uri)) => Ok(CompletionOf::Template(uri)),
+        _ => Err(RpcError::invalid_params(EXPECTED)),
+    }
+}

@@ -1,0 +1,103 @@
+//! HTTP: streamable HTTP at `/mcp`, the older HTTP+SSE pair, and what operators look at.
+
+mod guard;
+mod legacy_sse;
+mod mcp;
+mod ops;
+mod reply;
+
+pub use guard::Allowed;
+
+use crate::hub::Hub;
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// How long a client may take to send its headers.
+const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// How large the headers of a request may be, and how much of a body is buffered at once.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// How long connections get to close once the hub stops.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How long to wait after the system refused a connection, so that a full table does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What every handler has.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) allowed: LiveAllowed,
+}
+
+/// The allowed values of `Host` and `Origin`, which a changed configuration replaces.
+pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
+
+/// Returns all routes, each behind the same check of Host, Origin and token.
+pub fn router(hub: Arc<Hub>, allowed: LiveAllowed) -> Router {
+    let app = App { hub, allowed };
+    Router::new()
+        .route("/mcp", post(mcp::post).get(mcp::get).delete(mcp::delete))
+        .route("/sse", get(legacy_sse::open))
+        .route("/messages", post(legacy_sse::post))
+        .route("/healthz", get(ops::healthz))
+        .route("/readyz", get(ops::readyz))
+        .route("/metrics", get(ops::metrics))
+        .fallback(ops::not_found)
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+/// Serves until the hub closes; then lets open requests finish.
+pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
+    let service = TowerToHyperService::new(router(hub.clone(), allowed));
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(BUFFER_BYTES_MAX);
+    let connections = Arc::new(Semaphore::new(hub.limits.connections_max));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = hub.closing.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(target: "http", %error, "A connection could not be accepted.");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(permit) = connections.clone().try_acquire_owned() else {
+            tracing::warn!(target: "http", "Too many connections; one was closed.");
+            continue;
+        };
+        // Without this a small answer waits for the acknowledgement of the one before it: 40 ms each.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(target: "http", %error, "no TCP_NODELAY");
+        }
+        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                // Clients come and go; this is no fault of the hub.
+                tracing::debug!(target: "http", %error, "a connection ended");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    // Streams that only listen would hold their connections for ever.
+    let hub_done = hub.running.wait();
+    let _ = tokio::time::timeout(CLOSE_WITHIN, hub_done).await;
+    hub.sessions.close_all();
+    hub.listeners.close_all();
+    let _ = tokio::time::timeout(CLOSE_WITHIN, graceful.shutdown()).await;
+}

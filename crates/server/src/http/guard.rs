@@ -1,0 +1,101 @@
+//! Who may talk to the hub over HTTP at all.
+//!
+//! A web page in a person's browser can send requests to this machine. It cannot set `Host` or `Origin`, so
+//! both are compared, whole, with the few values that are ours. The token is asked for on loopback too:
+//! other programs and other people are on this machine as well.
+
+use super::App;
+use super::reply::{self, plain};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use portcullis_core::Client;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The values of `Host` and `Origin` that are ours.
+#[derive(Debug, Clone)]
+pub struct Allowed {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Allowed {
+    /// Returns what a listener at `address` answers to, with what the configuration adds.
+    pub fn new(address: SocketAddr, extra_hosts: &[String], extra_origins: &[String]) -> Allowed {
+        let port = address.port();
+        let mut hosts = vec![address.to_string()];
+        if address.ip().is_loopback() || address.ip().is_unspecified() {
+            hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
+        }
+        if address.ip().is_unspecified() {
+            // Nobody's address; a browser that says it was tricked.
+            hosts.remove(0);
+        }
+        hosts.extend(extra_hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let mut origins: Vec<String> = hosts.iter().map(|host| format!("http://{host}")).collect();
+        origins.extend(extra_origins.iter().map(|origin| origin.to_ascii_lowercase()));
+        Allowed { hosts, origins }
+    }
+
+    fn host(&self, headers: &HeaderMap) -> bool {
+        only(headers, header::HOST)
+            .is_some_and(|host| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
+    }
+
+    /// Programs send no `Origin`; a browser always does where it matters.
+    fn origin(&self, headers: &HeaderMap) -> bool {
+        if !headers.contains_key(header::ORIGIN) {
+            return true;
+        }
+        only(headers, header::ORIGIN)
+            .is_some_and(|origin| self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin)))
+    }
+}
+
+/// Returns a header's value if it is there exactly once and is text.
+fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// The check before every route.
+pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let allowed = app.allowed.load();
+    if !allowed.host(headers) {
+        return plain(StatusCode::FORBIDDEN, "this Host is not served here; see `http.allowed_hosts`\n");
+    }
+    if let Some(authority) = request.uri().authority()
+        && !allowed.hosts.iter().any(|own| own.eq_ignore_ascii_case(authority.as_str()))
+    {
+        return plain(StatusCode::FORBIDDEN, "this address is not served here; see `http.allowed_hosts`\n");
+    }
+    if !allowed.origin(headers) {
+        return plain(StatusCode::FORBIDDEN, "this Origin may not call; see `http.allowed_origins`\n");
+    }
+    drop(allowed);
+    // Load balancers and supervisors ask these; they tell nothing that is private.
+    if matches!(request.uri().path(), "/healthz" | "/readyz") {
+        return next.run(request).await;
+    }
+    let Some(client) = authenticate(&app, headers) else {
+        return reply::unauthorized(headers.contains_key(header::AUTHORIZATION));
+    };
+    request.extensions_mut().insert(client);
+    next.run(request).await
+}
+
+fn authenticate(app: &App, headers: &HeaderMap) -> Option<Arc<Client>> {
+    let token = match headers.get(header::AUTHORIZATION) {
+        None => None,
+        Some(_) => {
+            let value = only(headers, header::AUTHORIZATION)?;
+            let (scheme, token) = value.split_once(' ')?;
+            Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+        }
+    };
+    app.hub.identity.authenticate(token)
+}

@@ -1,0 +1,129 @@
+//! HTTP+SSE as of 2024-11-05: one stream down, one address for messages up.
+
+use super::App;
+use super::mcp::read_body;
+use super::reply::{empty, event_stream, plain, rpc_error};
+use crate::dispatch::Exchange;
+use crate::line::{log_request, notified};
+use crate::session::Session;
+use crate::stream::{Outlet, Prime, Stream};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures::StreamExt;
+use portcullis_core::Client;
+use portcullis_wire::era::RequestMeta;
+use portcullis_wire::params::Params;
+use portcullis_wire::{Incoming, Message, Request, RpcError, message, rpc, sse};
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Opens the stream. Its first event tells where messages go.
+pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
+    let stream = Stream::new(None);
+    let session = Session::new(client, "sse", stream.clone());
+    if let Err(error) = app.hub.sessions.add(&session) {
+        return rpc_error(StatusCode::SERVICE_UNAVAILABLE, None, error);
+    }
+    let endpoint = format!("/messages?session_id={}", session.id);
+    let first = sse::event(None, Some("endpoint"), endpoint.as_bytes());
+    let closed = session.closed.clone();
+    let ended = {
+        let (hub, stream) = (app.hub.clone(), stream.clone());
+        // The session lives as long as its stream.
+        move || {
+            stream.finish();
+            hub.sessions.remove(&session.id);
+        }
+    };
+    let on_close = stream.clone();
+    tokio::spawn(async move {
+        closed.cancelled().await;
+        on_close.finish();
+    });
+    let events = stream.read(0, Prime::No, Some(Box::new(ended)));
+    event_stream(Body::from_stream(futures::stream::once(async move { Ok(first) }).chain(events)))
+}
+
+#[derive(Deserialize)]
+pub(super) struct SessionQuery {
+    session_id: Option<String>,
+}
+
+/// Takes a message; the answer goes down the stream.
+pub(super) async fn post(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    Query(query): Query<SessionQuery>,
+    body: Body,
+) -> Response {
+    let session = query.session_id.as_deref().and_then(|id| app.hub.sessions.find(id, &client));
+    let Some(session) = session.filter(|session| session.transport == "sse") else {
+        return plain(StatusCode::NOT_FOUND, "no such session; open `/sse` first\n");
+    };
+    let bytes = match read_body(&app.hub, body).await {
+        Ok(bytes) => bytes,
+        Err(refused) => return refused,
+    };
+    let incoming = match message::parse(&bytes) {
+        Ok(incoming) => incoming,
+        Err(malformed) => {
+            return rpc_error(StatusCode::BAD_REQUEST, malformed.id.as_ref(), malformed.error);
+        }
+    };
+    let messages = match incoming {
+        Incoming::One(message) => vec![Ok(message)],
+        Incoming::Batch(batch) if session.revision().allows_batches() => batch.0,
+        Incoming::Batch(_) => {
+            let reason = "this protocol revision has no batches; send one message per request";
+            return rpc_error(StatusCode::BAD_REQUEST, None, RpcError::invalid_request(reason));
+        }
+    };
+    for message in messages {
+        match message {
+            Err(malformed) => {
+                session.home.deliver(rpc::response(malformed.id.as_ref(), &Err(malformed.error)));
+            }
+            Ok(Message::Notification(notification)) => notified(&session, &notification),
+            Ok(Message::Response(response)) => session.answer(&response),
+            Ok(Message::Request(request)) => take(&app, &session, &request),
+        }
+    }
+    empty(StatusCode::ACCEPTED)
+}
+
+fn take(app: &App, session: &Arc<Session>, request: &Request<'_>) {
+    let (hub, cancel, id) = (app.hub.clone(), CancellationToken::new(), request.id.clone());
+    let prepared = Params::parse(request.params).and_then(|params| {
+        log_request(request, &params);
+        let meta = RequestMeta::of(&params)?;
+        let in_flight = session.begin(&id, &cancel, hub.limits.in_flight_max)?;
+        let exchange = Exchange {
+            hub: hub.clone(),
+            client: session.client.clone(),
+            revision: session.revision(),
+            session: Some(session.clone()),
+            outlet: session.home.clone(),
+            stream: None,
+            meta,
+            cancel,
+        };
+        Ok((exchange.prepare(request, &params), in_flight))
+    });
+    let home: Arc<dyn Outlet> = session.home.clone();
+    match prepared {
+        Err(error) => home.deliver(rpc::response(Some(&id), &Err(error))),
+        Ok((job, in_flight)) => {
+            hub.running.spawn(async move {
+                let answer = job.run().await;
+                drop(in_flight);
+                if let Some(answer) = answer {
+                    home.deliver(rpc::response(Some(&id), &answer));
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Streamable HTTP.
+//!
+//! An answer is plain JSON as long as it is the only thing there is to say. The first progress report,
+//! log message or question turns the response into a stream of events.
+
+use super::App;
+use super::reply::{empty, event_stream, json, plain, rpc_error};
+use crate::dispatch::{Exchange, Job};
+use crate::hub::Hub;
+use crate::line::{log_request, notified};
+use crate::session::Session;
+use crate::stream::{OnEnd, Prime, Stream};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use portcullis_core::Client;
+use portcullis_wire::era::{self, RequestMeta};
+use portcullis_wire::message::{self, Batch};
+use portcullis_wire::params::{Key, Params};
+use portcullis_wire::rpc::Answer;
+use portcullis_wire::{Era, Id, Incoming, Message, Request, Revision, RpcError, header as mirrored, rpc};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// How long a client may take to send a body.
+const BODY_WITHIN: Duration = Duration::from_secs(15);
+
+pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Reads a body, with a bound on its size and on the time it takes.
+pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
+    let bytes_max = hub.limits.body_bytes_max;
+    let limited = Limited::new(body, bytes_max);
+    match tokio::time::timeout(BODY_WITHIN, limited.collect()).await {
+        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n")),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let reason = format!("the body is larger than {bytes_max} bytes");
+            Err(rpc_error(StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
+        }
+        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
+    }
+}
+
+pub(super) async fn post(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    if let Err(refused) = acceptable(&headers) {
+        return refused;
+    }
+    let bytes = match read_body(&app.hub, body).await {
+        Ok(bytes) => bytes,
+        Err(refused) => return refused,
+    };
+    let post = Post { hub: app.hub, client, headers };
+    match message::parse(&bytes) {
+        Err(malformed) => rpc_error(StatusCode::BAD_REQUEST, malformed.id.as_ref(), malformed.error),
+        Ok(Incoming::One(Message::Request(request))) => post.request(&request).await,
+        Ok(Incoming::One(message)) => post.no_request(&message),
+        Ok(Incoming::Batch(batch)) => post.batch(batch).await,
+    }
+}
+
+/// `curl -d` says form data and means JSON; everything else that is not JSON is refused.
+fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
+    let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or("application/json");
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if !matches!(essence.as_str(), "application/json" | "application/x-www-form-urlencoded") {
+        let reason = "send `Content-Type: application/json`\n";
+        return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or("*/*");
+    if !["*/*", "application/*", "application/json", "text/event-stream"].iter().any(|t| accept.contains(t)) {
+        let reason = "send `Accept: application/json, text/event-stream`\n";
+        return Err(plain(StatusCode::NOT_ACCEPTABLE, reason));
+    }
+    Ok(())
+}
+
+struct Post {
+    hub: Arc<Hub>,
+    client: Arc<Client>,
+    headers: HeaderMap,
+}
+
+impl Post {
+    /// Finds the session that the request names. `Ok(None)` means that it names none.
+    fn session(&self) -> Result<Option<Arc<Session>>, Response> {
+        let Some(id) = text(&self.headers, SESSION_HEADER) else { return Ok(None) };
+        match self.hub.sessions.find(id, &self.client) {
+            Some(session) => Ok(Some(session)),
+            None => {
+                let error =
+                    RpcError::invalid_request("no such session; send `initialize` to begin a new one");
+                Err(rpc_error(StatusCode::NOT_FOUND, None, error))
+            }
+        }
+    }
+
+    /// Takes a notification, or the answer to a question of the hub's.
+    fn no_request(&self, message: &Message<'_>) -> Response {
+        match (self.session(), message) {
+            (Err(refused), _) => return refused,
+            (Ok(Some(session)), Message::Notification(notification)) => notified(&session, notification),
+            (Ok(Some(session)), Message::Response(response)) => session.answer(response),
+            (Ok(_), _) => {}
+        }
+        empty(StatusCode::ACCEPTED)
+    }
+
+    async fn request(self, request: &Request<'_>) -> Response {
+        if self.hub.is_closing() {
+            let error = RpcError::new(rpc::SERVER_ERROR, "the hub is shutting down; try again");
+            return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+        }
+        let params = match Params::parse(request.params) {
+            Ok(params) => params,
+            Err(error) => return rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), error),
+        };
+        log_request(request, &params);
+        let prepared = RequestMeta::of(&params).and_then(|meta| {
+            let revision = era::of_http(text(&self.headers, VERSION_HEADER), &meta)?;
+            Ok((meta, revision))
+        });
+        let (meta, revision) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), error),
+        };
+        match revision.map(Revision::era) {
+            Some(Era::PerRequest) => {
+                let revision = revision.unwrap_or(Revision::V2026_07_28);
+                if let Err(error) = self.headers_agree(revision, request, &params) {
+                    let status = status_of(revision, &error);
+                    return rpc_error(status, Some(&request.id), error);
+                }
+                let stream = Stream::new(None);
+                self.run(revision, None, stream, meta, request, &params).await
+            }
+            Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params).await,
+        }
+    }
+
+    async fn with_session(
+        self,
+        revision: Option<Revision>,
+        meta: RequestMeta,
+        request: &Request<'_>,
+        params: &Params<'_>,
+    ) -> Response {
+        if request.method == "initialize" {
+            return self.initialize(meta, request, params).await;
+        }
+        let session = match self.session() {
+            Ok(session) => session,
+            Err(refused) => return refused,
+        };
+        let (revision, stream) = match &session {
+            Some(session) => (session.revision(), session.open_stream()),
+            None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), Stream::new(None)),
+        };
+        self.run(revision, session, stream, meta, request, params).await
+    }
+
+    async fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Response {
+        let (session, _) = Session::streaming(self.client.clone(), "http");
+        let stream = Stream::new(None);
+        let hub = self.hub.clone();
+        let revision = Revision::NEWEST_WITH_SESSIONS;
+        let mut response = self.run(revision, Some(session.clone()), stream, meta, request, params).await;
+        if !session.is_initialized() {
+            return response;
+        }
+        if let Err(error) = hub.sessions.add(&session) {
+            return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+        }
+        if let Ok(id) = HeaderValue::from_str(&session.id) {
+            response.headers_mut().insert(SESSION_HEADER, id);
+        }
+        response
+    }
+
+    /// The headers that repeat the body must repeat it rightly.
+    fn headers_agree(
+        &self,
+        revision: Revision,
+        request: &Request<'_>,
+        params: &Params<'_>,
+    ) -> Result<(), RpcError> {
+        if !crate::dispatch::is_method(revision, &request.method) {
+            return Err(RpcError::method_not_found(&request.method));
+        }
+        let header = |name: &str| text(&self.headers, name);
+        mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
+        let named_by = match request.method.as_ref() {
+            "tools/call" | "prompts/get" => Some(Key::Name),
+            "resources/read" => Some(Key::Uri),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => Some(Key::TaskId),
+            _ => None,
+        };
+        let Some(key) = named_by else { return Ok(()) };
+        let name = params.text(key)?;
+        mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
+        if request.method == "tools/call"
+            && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
+            && tool.input_schema.get("properties").is_some_and(|p| p.to_string().contains("x-mcp-header"))
+        {
+            let arguments = params.optional_object(Key::Arguments)?.unwrap_or_default();
+            mirrored::check_arguments(&tool.input_schema, &arguments.into(), header)?;
+        }
+        Ok(())
+    }
+
+    async fn run(
+        self,
+        revision: Revision,
+        session: Option<Arc<Session>>,
+        stream: Arc<Stream>,
+        meta: RequestMeta,
+        request: &Request<'_>,
+        params: &Params<'_>,
+    ) -> Response {
+        let (hub, id, cancel) = (self.hub.clone(), request.id.clone(), CancellationToken::new());
+        let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
+        let in_flight = match begun {
+            Ok(in_flight) => in_flight,
+            Err(error) => return rpc_error(StatusCode::OK, Some(&id), error),
+        };
+        let exchange = Exchange {
+            hub: hub.clone(),
+            client: self.client,
+            revision,
+            session: session.clone(),
+            outlet: stream.clone(),
+            stream: Some(stream.clone()),
+            meta,
+            cancel: cancel.clone(),
+        };
+        let job = exchange.prepare(request, params);
+        let forget = || {
+            if let Some(session) = &session {
+                session.forget_stream(&stream);
+            }
+        };
+        if let Job::Ready(answer) = job {
+            drop(in_flight);
+            forget();
+            return answered(revision, &id, Some(answer));
+        }
+        let work = hub.running.track_future(async move {
+            let answer = job.run().await;
+            drop(in_flight);
+            answer
+        });
+        let mut running =
+            Running { work: Some(Box::pin(work)), revision, stream: stream.clone(), id, cancel };
+        tokio::select! {
+            biased;
+            answer = &mut running => {
+                forget();
+                answered(revision, &running.id, answer)
+            }
+            () = stream.has_event() => {
+                let prime = match &session {
+                    Some(session) if session.revision().primes_streams() => Prime::Yes,
+                    _ => Prime::No,
+                };
+                running.into_stream(prime, session)
+            }
+        }
+    }
+
+    /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
+    async fn batch(self, batch: Batch<'_>) -> Response {
+        let session = match self.session() {
+            Ok(session) => session,
+            Err(refused) => return refused,
+        };
+        let asked = text(&self.headers, VERSION_HEADER).and_then(Revision::parse);
+        let revision = session.as_ref().map(|session| session.revision()).or(asked);
+        if !revision.is_some_and(Revision::allows_batches) {
+            let reason = "this protocol revision has no batches; send one message per request";
+            return rpc_error(StatusCode::BAD_REQUEST, None, RpcError::invalid_request(reason));
+        }
+        let mut answers = Vec::new();
+        for item in batch.0 {
+            match item {
+                Err(malformed) => answers.push(rpc::response(malformed.id.as_ref(), &Err(malformed.error))),
+                Ok(Message::Request(request)) if request.method == "initialize" => {
+                    let error = RpcError::invalid_request("`initialize` must not be part of a batch");
+                    answers.push(rpc::response(Some(&request.id), &Err(error)));
+                }
+                Ok(Message::Request(request)) => {
+                    let answer = self.run_one(revision, session.clone(), &request).await;
+                    if let Some(answer) = answer {
+                        answers.push(rpc::response(Some(&request.id), &answer));
+                    }
+                }
+                Ok(message) => drop(self.no_request(&message)),
+            }
+        }
+        if answers.is_empty() {
+            return empty(StatusCode::ACCEPTED);
+        }
+        json(StatusCode::OK, [b"[".as_slice(), &answers.join(&b',')[..], b"]"].concat().into())
+    }
+
+    async fn run_one(
+        &self,
+        revision: Option<Revision>,
+        session: Option<Arc<Session>>,
+        request: &Request<'_>,
+    ) -> Option<Answer> {
+        let cancel = CancellationToken::new();
+        let prepared = Params::parse(request.params).and_then(|params| {
+            let meta = RequestMeta::of(&params)?;
+            let begun =
+                session.as_ref().map(|s| s.begin(&request.id, &cancel, self.hub.limits.in_flight_max));
+            let in_flight = begun.transpose()?;
+            let stream = Stream::new(None);
+            let exchange = Exchange {
+                hub: self.hub.clone(),
+                client: self.client.clone(),
+                revision: revision.unwrap_or(Revision::V2025_03_26),
+                session: session.clone(),
+                outlet: stream,
+                stream: None,
+                meta,
+                cancel: cancel.clone(),
+            };
+            Ok((exchange.prepare(request, &params), in_flight))
+        });
+        match prepared {
+            Err(error) => Some(Err(error)),
+            Ok((job, _in_flight)) => self.hub.running.track_future(job.run()).await,
+        }
+    }
+}
+
+fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
+    StatusCode::from_u16(era::http_status(revision, error)).unwrap_or(StatusCode::OK)
+}
+
+fn answered(revision: Revision, id: &Id, answer: Option<Answer>) -> Response {
+    // Who cancelled a call does not wait for its answer.
+    let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
+    tracing::debug!(target: "mcp", %id, "sending response");
+    let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
+    json(status, rpc::response(Some(id), &answer))
+}
+
+/// A request under way whose client is still connected.
+struct Running {
+    work: Option<BoxFuture<'static, Option<Answer>>>,
+    revision: Revision,
+    stream: Arc<Stream>,
+    id: Id,
+    cancel: CancellationToken,
+}
+
+impl Running {
+    /// Lets the work go on by itself; what comes of it goes to the stream.
+    fn detach(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        let (stream, id) = (self.stream.clone(), self.id.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = work.await {
+                use crate::stream::Outlet;
+                stream.deliver(rpc::response(Some(&id), &answer));
+            }
+            stream.finish();
+        });
+    }
+
+    fn into_stream(mut self, prime: Prime, session: Option<Arc<Session>>) -> Response {
+        self.detach();
+        // In the newer era a closed stream is a cancelled call; in the older one the client comes back.
+        let on_end: OnEnd = match self.revision.era() {
+            Era::PerRequest => {
+                let cancel = self.cancel.clone();
+                Some(Box::new(move || cancel.cancel()))
+            }
+            Era::Sessions => session.map(reading),
+        };
+        event_stream(Body::from_stream(self.stream.clone().read(0, prime, on_end)))
+    }
+}
+
+/// Keeps a session from being taken for idle while a stream of it is read.
+fn reading(session: Arc<Session>) -> Box<dyn FnOnce() + Send> {
+    struct Reader(Arc<Session>);
+    impl Drop for Reader {
+        fn drop(&mut self) {
+            self.0.readers.fetch_sub(1, Ordering::Relaxed);
+            self.0.touch();
+        }
+    }
+    session.readers.fetch_add(1, Ordering::Relaxed);
+    let reader = Reader(session);
+    Box::new(move || drop(reader))
+}
+
+impl Future for Running {
+    type Output = Option<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.revision.era() {
+            // A lost connection is not a cancelled call: the work goes on, its answer waits in the stream.
+            Era::Sessions => self.detach(),
+            Era::PerRequest if self.work.is_some() => self.cancel.cancel(),
+            Era::PerRequest => {}
+        }
+    }
+}
+
+/// The stream of messages that belong to no request, or a lost stream taken up again.
+pub(super) async fn get(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+) -> Response {
+    let version = text(&headers, VERSION_HEADER).and_then(Revision::parse);
+    if version.is_some_and(|version| version.era() == Era::PerRequest) {
+        return not_allowed();
+    }
+    if !text(&headers, header::ACCEPT.as_str()).unwrap_or_default().contains("text/event-stream") {
+        return plain(StatusCode::NOT_ACCEPTABLE, "send `Accept: text/event-stream`\n");
+    }
+    let Some(id) = text(&headers, SESSION_HEADER) else {
+        return plain(StatusCode::BAD_REQUEST, "send `Mcp-Session-Id`, as `initialize` returned it\n");
+    };
+    let Some(session) = app.hub.sessions.find(id, &client) else {
+        return plain(StatusCode::NOT_FOUND, "no such session; send `initialize` to begin a new one\n");
+    };
+    let found = match text(&headers, "last-event-id") {
+        Some(event_id) => session.find_stream(event_id),
+        None => session.find_stream("s0-0").map(|(stream, _)| {
+            let taken = stream.taken();
+            (stream, taken)
+        }),
+    };
+    let Some((stream, after)) = found else {
+        return plain(StatusCode::NOT_FOUND, "that stream is gone; make the request again\n");
+    };
+    let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
+    event_stream(Body::from_stream(stream.read(after, prime, Some(reading(session)))))
+}
+
+/// Ends a session.
+pub(super) async fn delete(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+) -> Response {
+    let version = text(&headers, VERSION_HEADER).and_then(Revision::parse);
+    if version.is_some_and(|version| version.era() == Era::PerRequest) {
+        return not_allowed();
+    }
+    let Some(id) = text(&headers, SESSION_HEADER) else {
+        return plain(StatusCode::BAD_REQUEST, "send `Mcp-Session-Id`, as `initialize` returned it\n");
+    };
+    match app.hub.sessions.find(id, &client) {
+        Some(session) if app.hub.sessions.remove(&session.id) => empty(StatusCode::NO_CONTENT),
+        _ => plain(StatusCode::NOT_FOUND, "no such session\n"),
+    }
+}
+
+fn not_allowed() -> Response {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this protocol revision uses POST only\n");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
+}

@@ -1,0 +1,47 @@
+//! What operators and supervisors look at.
+
+use super::App;
+use super::reply::{json, plain};
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::{Map, Value};
+
+/// The process lives and answers.
+pub(super) async fn healthz() -> Response {
+    plain(StatusCode::OK, "ok\n")
+}
+
+/// Each component, with the reason where it does not work.
+pub(super) async fn readyz(State(app): State<App>) -> Response {
+    let mut components = Map::new();
+    let mut ready = !app.hub.is_closing();
+    for readiness in app.hub.ops.readiness() {
+        ready &= readiness.state.is_ok();
+        let shown = match readiness.state {
+            Ok(()) => serde_json::json!({ "status": "ok" }),
+            Err(reason) => serde_json::json!({ "status": "failed", "reason": reason }),
+        };
+        components.insert(readiness.component.to_owned(), shown);
+    }
+    if app.hub.is_closing() {
+        let reason = "the hub is shutting down";
+        components.insert("hub".to_owned(), serde_json::json!({ "status": "failed", "reason": reason }));
+    }
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let word = if ready { "ready" } else { "not ready" };
+    let body = serde_json::json!({ "status": word, "components": Value::Object(components) });
+    json(status, format!("{body:#}\n").into())
+}
+
+pub(super) async fn metrics(State(app): State<App>) -> Response {
+    let text = app.hub.ops.metrics(&app.hub.sessions.counts());
+    let mut response = plain(StatusCode::OK, text);
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+pub(super) async fn not_found() -> Response {
+    plain(StatusCode::NOT_FOUND, "nothing here; MCP is at /mcp\n")
+}

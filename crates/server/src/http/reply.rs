@@ -1,0 +1,59 @@
+//! HTTP responses.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use portcullis_wire::{Id, RpcError, rpc};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+fn with(status: StatusCode, content_type: HeaderValue, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response {
+    let text: Bytes = text.into();
+    with(status, HeaderValue::from_static("text/plain; charset=utf-8"), Body::from(text))
+}
+
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
+    with(status, JSON, Body::from(body))
+}
+
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// A JSON-RPC error as the whole answer.
+pub(super) fn rpc_error(status: StatusCode, id: Option<&Id>, error: RpcError) -> Response {
+    json(status, rpc::response(id, &Err(error)))
+}
+
+pub(super) fn event_stream(body: Body) -> Response {
+    let mut response = with(StatusCode::OK, HeaderValue::from_static("text/event-stream"), body);
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that buffer would hold back questions to the client.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// 401, and how to do better.
+pub(super) fn unauthorized(tried: bool) -> Response {
+    let text =
+        "a client token is needed: `Authorization: Bearer pcl_…`; `portcullis clients add NAME` makes one\n";
+    let mut response = plain(StatusCode::UNAUTHORIZED, text);
+    let challenge = if tried {
+        r#"Bearer realm="portcullis", error="invalid_token""#
+    } else {
+        r#"Bearer realm="portcullis""#
+    };
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}

@@ -1,0 +1,148 @@
+//! What all transports share.
+
+use crate::announce::Listeners;
+use crate::seal::Seal;
+use crate::session::Sessions;
+use crate::tasks::Tasks;
+use arc_swap::ArcSwap;
+use portcullis_core::{Client, Clock, Gate};
+use portcullis_wire::era::ServerFace;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Finds out who a bearer token belongs to.
+pub trait Authenticate: Send + Sync {
+    fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
+}
+
+/// The state of one component, for `/readyz`.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    pub component: &'static str,
+    pub state: Result<(), String>,
+}
+
+/// How many sessions there are, by transport.
+pub type SessionCounts = BTreeMap<&'static str, usize>;
+
+/// What operators see. Composed by the binary, which knows every component.
+pub trait Ops: Send + Sync {
+    fn readiness(&self) -> Vec<Readiness>;
+
+    /// Returns the metrics as text for Prometheus.
+    fn metrics(&self, sessions: &SessionCounts) -> String;
+}
+
+/// Bounds of the server side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HubLimits {
+    pub line_bytes_max: usize,
+    pub body_bytes_max: usize,
+    pub sessions_max: usize,
+    pub sessions_per_client_max: usize,
+    pub session_idle: Duration,
+    /// Requests that one connection or session may have under way.
+    pub in_flight_max: usize,
+    pub connections_max: usize,
+}
+
+impl Default for HubLimits {
+    fn default() -> Self {
+        HubLimits {
+            line_bytes_max: 4 * 1024 * 1024,
+            body_bytes_max: 4 * 1024 * 1024,
+            sessions_max: 10_000,
+            sessions_per_client_max: 2_000,
+            session_idle: Duration::from_secs(30 * 60),
+            in_flight_max: 256,
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// What a hub is made of.
+pub struct HubParts {
+    pub gate: Arc<Gate>,
+    pub identity: Arc<dyn Authenticate>,
+    /// Who calls on stdio and on the local socket.
+    pub local_client: Arc<Client>,
+    pub ops: Arc<dyn Ops>,
+    pub clock: Arc<dyn Clock>,
+    pub face: ServerFace,
+    pub limits: HubLimits,
+}
+
+/// One running hub.
+pub struct Hub {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) identity: Arc<dyn Authenticate>,
+    pub(crate) local_client: ArcSwap<Client>,
+    pub(crate) ops: Arc<dyn Ops>,
+    pub(crate) face: ServerFace,
+    pub(crate) limits: HubLimits,
+    pub(crate) sessions: Sessions,
+    pub(crate) listeners: Listeners,
+    pub(crate) tasks: Tasks,
+    pub(crate) seal: Seal,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Calls under way; shutdown waits for them.
+    pub(crate) running: TaskTracker,
+    /// Cancelled when no new work is taken.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Hub {
+    /// Puts a hub together and starts telling its clients of changes. Needs a runtime.
+    pub fn new(parts: HubParts) -> std::io::Result<Arc<Hub>> {
+        let hub = Arc::new(Hub {
+            sessions: Sessions::new(parts.limits),
+            listeners: Listeners::default(),
+            tasks: Tasks::default(),
+            seal: Seal::new(parts.clock.clone())?,
+            gate: parts.gate,
+            identity: parts.identity,
+            local_client: ArcSwap::new(parts.local_client),
+            ops: parts.ops,
+            face: parts.face,
+            limits: parts.limits,
+            clock: parts.clock,
+            running: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        });
+        crate::announce::start(&hub);
+        crate::session::start_sweeping(&hub);
+        Ok(hub)
+    }
+
+    /// Takes no new work, lets calls under way finish for at most `grace`, then returns whether all did.
+    pub async fn shut_down(&self, grace: Duration) -> bool {
+        self.closing.cancel();
+        self.running.close();
+        let all_done = tokio::time::timeout(grace, self.running.wait()).await.is_ok();
+        self.sessions.close_all();
+        self.listeners.close_all();
+        all_done
+    }
+
+    /// Changes what the local client may do, from its next request on.
+    pub fn set_local_client(&self, client: Arc<Client>) {
+        self.local_client.store(client);
+    }
+
+    /// Resolves when the hub takes no more work.
+    pub async fn closed(&self) {
+        self.closing.cancelled().await;
+    }
+
+    /// Returns whether other processes use this hub by way of its socket.
+    pub fn has_local_guests(&self) -> bool {
+        self.sessions.counts().get("socket").is_some_and(|count| *count > 0)
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+}

@@ -1,0 +1,285 @@
+//! The directory of clients: who may connect, and what each may do at most.
+//!
+//! One file, `clients.json`, shared by the hub and the command line. A token is shown once, when it is
+//! made; the file holds only its SHA-256. The hub looks at the file's stamp on every request, so a token
+//! that `portcullis clients revoke` took back is dead with the next request. What the rules make of a
+//! known client is not decided here.
+
+mod duration;
+mod file;
+mod token;
+
+pub use duration::{DurationError, parse_duration};
+pub use token::TOKEN_PREFIX;
+
+use arc_swap::ArcSwap;
+use file::{Record, Stamp, Store};
+use jiff::Timestamp;
+use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret};
+use serde::{Serialize, Serializer};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use token::Digest;
+
+/// How many clients there may be. A file of that size is still read in a few milliseconds.
+const CLIENTS_MAX: usize = 10_000;
+/// How long a name may be. It appears in every audit record.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What can be wrong with a request to the directory, in words for whoever made it.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error(
+        "client name `{}` is not valid; expected 1 to {NAME_CHARS_MAX} of a-z, 0-9, `-` and `_`, starting with a letter or digit",
+        portcullis_core::json::printable(.0)
+    )]
+    Name(String),
+    #[error(
+        "client `{0}` exists already; choose another name, or `portcullis clients revoke {0}` first to give it a new token"
+    )]
+    Taken(String),
+    #[error("no client is named `{}`; `portcullis clients list` shows who exists", portcullis_core::json::printable(.0))]
+    Unknown(String),
+    #[error("a client without any allowed name could never do anything; allow `*` or name what it may use")]
+    NothingAllowed,
+    #[error("a client without any effect could never do anything; give it `read` at least")]
+    NoEffects,
+    #[error("{0}")]
+    Pattern(#[from] PatternError),
+    #[error("the token would expire later than time can be written; choose a shorter time")]
+    ExpiryTooFar,
+    #[error("there are {CLIENTS_MAX} clients already; revoke those that are no longer used")]
+    Full,
+    #[error("{0}")]
+    Corrupt(String),
+    #[error("the system gave no random numbers: {0}")]
+    Random(getrandom::Error),
+    #[error("cannot {doing} `{path}`: {source}")]
+    Io {
+        doing: &'static str,
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What a new client is to be.
+#[derive(Debug, Clone)]
+pub struct NewClient {
+    pub name: String,
+    /// Globs over the names of tools, resources and prompts.
+    pub allow: Vec<String>,
+    pub effects: EffectSet,
+    /// How long the token lives; `None` is until it is revoked.
+    pub expires_in: Option<Duration>,
+}
+
+/// What there is to tell about a client. Never holds the token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClientInfo {
+    pub name: String,
+    /// The first characters of the token, so that a person can tell which one it is.
+    pub token_hint: String,
+    pub allow: Vec<String>,
+    #[serde(serialize_with = "effect_names")]
+    pub effects: EffectSet,
+    pub created: Timestamp,
+    pub expires: Option<Timestamp>,
+}
+
+impl ClientInfo {
+    /// Returns whether the token is past its time.
+    pub fn is_expired(&self, clock: &dyn Clock) -> bool {
+        self.expires.is_some_and(|expires| expires.as_duration() <= since_epoch(clock))
+    }
+}
+
+/// The clients of one hub.
+pub struct Directory {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    seen: ArcSwap<Seen>,
+    /// Held while the file is read again, so that a burst of requests reads it once.
+    reading: Mutex<()>,
+}
+
+/// The file as it was last read.
+struct Seen {
+    stamp: Option<Stamp>,
+    /// Kept open, so that the file's number cannot be given to its successor and hide a change.
+    _file: Option<File>,
+    known: Result<Known, String>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_digest: HashMap<Digest, Entry>,
+}
+
+struct Entry {
+    client: Arc<Client>,
+    expires: Option<Timestamp>,
+}
+
+impl Directory {
+    /// Opens the directory kept in the folder `dir`, which is made if it is missing.
+    ///
+    /// A damaged file is not an error here: nobody is let in, and [`Directory::health`] says why.
+    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Directory, IdentityError> {
+        let store = Store::open(dir)?;
+        let seen = ArcSwap::from_pointee(Seen::read(&store));
+        Ok(Directory { store, clock, seen, reading: Mutex::new(()) })
+    }
+
+    /// Returns the client that a token belongs to; `None` for every token that is not good now.
+    ///
+    /// Costs one `stat` and one hash.
+    pub fn authenticate(&self, token: &str) -> Option<Arc<Client>> {
+        let digest = token::digest_of(token)?;
+        let seen = self.current();
+        let entry = seen.known.as_ref().ok()?.by_digest.get(&digest)?;
+        let alive = entry.expires.is_none_or(|expires| since_epoch(&*self.clock) < expires.as_duration());
+        alive.then(|| Arc::clone(&entry.client))
+    }
+
+    /// Returns why nobody can be let in, if so.
+    pub fn health(&self) -> Result<(), String> {
+        self.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Makes a client and its token. The token is not kept anywhere: this is the only time it is seen.
+    ///
+    /// Waits for other processes that change the directory at this moment; not for a runtime thread.
+    pub fn add(&self, new: NewClient) -> Result<(ClientInfo, Secret<String>), IdentityError> {
+        check_name(&new.name)?;
+        if new.allow.is_empty() {
+            return Err(IdentityError::NothingAllowed);
+        }
+        Pattern::new(&new.allow)?;
+        if new.effects == EffectSet::NONE {
+            return Err(IdentityError::NoEffects);
+        }
+        let created = now(&*self.clock)?;
+        let expires = new.expires_in.map(|life| later(created, life)).transpose()?;
+        let (token, digest) = token::generate()?;
+        let info = ClientInfo {
+            name: new.name,
+            token_hint: token::hint_of(token.expose()),
+            allow: new.allow,
+            effects: new.effects,
+            created,
+            expires,
+        };
+        self.store.change(|clients| {
+            if clients.iter().any(|client| client.name == info.name) {
+                return Err(IdentityError::Taken(info.name.clone()));
+            }
+            if clients.len() >= CLIENTS_MAX {
+                return Err(IdentityError::Full);
+            }
+            clients.push(Record::new(&info, digest));
+            Ok(())
+        })?;
+        Ok((info, token))
+    }
+
+    /// Takes a client's token back, for good.
+    pub fn revoke(&self, name: &str) -> Result<ClientInfo, IdentityError> {
+        self.store.change(|clients| {
+            let place = clients.iter().position(|client| client.name == name);
+            let place = place.ok_or_else(|| IdentityError::Unknown(name.to_owned()))?;
+            clients.remove(place).info().map_err(IdentityError::Corrupt)
+        })
+    }
+
+    /// Returns all clients in the order in which they were made, expired ones too.
+    pub fn list(&self) -> Result<Vec<ClientInfo>, IdentityError> {
+        let records = self.store.read().1.map_err(IdentityError::Corrupt)?;
+        Known::of(&records).map_err(IdentityError::Corrupt)?;
+        records.iter().map(Record::info).collect::<Result<_, _>>().map_err(IdentityError::Corrupt)
+    }
+
+    /// Returns whether no client was ever made, or all were revoked. A damaged file is not empty.
+    pub fn is_empty(&self) -> bool {
+        self.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
+    }
+
+    fn current(&self) -> arc_swap::Guard<Arc<Seen>> {
+        let seen = self.seen.load();
+        if seen.stamp == self.store.stamp() {
+            return seen;
+        }
+        // Nothing under this lock can leave half a change behind, so a poisoned one is as good as new.
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.seen.load().stamp != self.store.stamp() {
+            self.seen.store(Arc::new(Seen::read(&self.store)));
+        }
+        self.seen.load()
+    }
+}
+
+impl Seen {
+    fn read(store: &Store) -> Seen {
+        let (opened, records) = store.read();
+        let known = records.and_then(|records| Known::of(&records));
+        let (stamp, file) = opened.map_or((None, None), |(stamp, file)| (Some(stamp), file));
+        Seen { stamp, _file: file, known }
+    }
+}
+
+impl Known {
+    fn of(records: &[Record]) -> Result<Known, String> {
+        let mut known = Known::default();
+        let mut names = HashSet::new();
+        for record in records {
+            let info = record.info()?;
+            let broken = |why: String| format!("client `{}` in {}: {why}", info.name, file::FILE_NAME);
+            let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
+            let scope = Scope { allow, effects: info.effects };
+            let client = Arc::new(Client { name: info.name.clone(), scope });
+            let entry = Entry { client, expires: info.expires };
+            if !names.insert(info.name.clone()) {
+                return Err(broken("the name is given twice".to_owned()));
+            }
+            if known.by_digest.insert(record.digest()?, entry).is_some() {
+                return Err(broken("another client has the same token".to_owned()));
+            }
+        }
+        Ok(known)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), IdentityError> {
+    if is_client_name(name) { Ok(()) } else { Err(IdentityError::Name(name.to_owned())) }
+}
+
+/// Returns whether `name` may name a client: `^[a-z0-9][a-z0-9_-]{0,63}$`.
+pub fn is_client_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= NAME_CHARS_MAX
+        && name.starts_with(plain)
+        && name.chars().all(|c| plain(c) || c == '-' || c == '_')
+}
+
+fn now(clock: &dyn Clock) -> Result<Timestamp, IdentityError> {
+    // Whole seconds: nobody asks for more, and the file reads better.
+    Timestamp::from_second(since_epoch(clock).as_secs()).map_err(|_| IdentityError::ExpiryTooFar)
+}
+
+fn later(from: Timestamp, life: Duration) -> Result<Timestamp, IdentityError> {
+    from.checked_add(life).map_err(|_| IdentityError::ExpiryTooFar)
+}
+
+fn since_epoch(clock: &dyn Clock) -> jiff::SignedDuration {
+    jiff::SignedDuration::try_from(clock.since_epoch()).unwrap_or(jiff::SignedDuration::MAX)
+}
+
+fn effect_names<S: Serializer>(effects: &EffectSet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(effects.iter().map(Effect::as_str))
+}
+
+#[cfg(test)]
+mod tests;

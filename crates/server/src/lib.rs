@@ -1,0 +1,21 @@
+//! The server side of MCP: transports, sessions, identity.
+//!
+//! A transport reads frames and knows who sent them. [`dispatch`] turns a message into a call for the
+//! gate, or answers it from what the hub is. [`session`] is what a client of the older protocol
+//! revisions has between two messages. Nothing here decides what a client may do; the gate does.
+
+mod announce;
+mod dispatch;
+pub mod http;
+mod hub;
+pub mod identity;
+pub mod line;
+pub mod local;
+mod paging;
+mod peer;
+mod seal;
+mod session;
+mod stream;
+mod tasks;
+
+pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};

@@ -1,0 +1,177 @@
+//! The other end of one call, in each era.
+
+use crate::session::Session;
+use crate::stream::Outlet;
+use portcullis_core::{
+    Answers, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress, Question,
+};
+use portcullis_wire::era::{Offers, RequestMeta};
+use portcullis_wire::rpc;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Writes what both eras write alike.
+pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> bytes::Bytes {
+    let mut params = json!({ "progressToken": token, "progress": progress.progress });
+    if let Some(total) = progress.total {
+        params["total"] = total.into();
+    }
+    if let Some(message) = &progress.message {
+        params["message"] = message.as_str().into();
+    }
+    rpc::notification("notifications/progress", &params)
+}
+
+fn log_notification(message: &LogMessage) -> bytes::Bytes {
+    let params = json!({ "level": message.level.as_str(), "logger": message.logger, "data": message.data });
+    rpc::notification("notifications/message", &params)
+}
+
+/// A peer that can be asked while the call waits.
+pub(crate) struct SessionPeer {
+    /// `None` for a request that came without a session; such a client cannot be asked.
+    session: Option<Arc<Session>>,
+    outlet: Arc<dyn Outlet>,
+    progress_token: Option<Value>,
+}
+
+impl SessionPeer {
+    pub(crate) fn new(
+        session: Option<Arc<Session>>,
+        outlet: Arc<dyn Outlet>,
+        meta: &RequestMeta,
+    ) -> SessionPeer {
+        SessionPeer { session, outlet, progress_token: meta.progress_token.clone() }
+    }
+
+    async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+        let not_offered = questions.iter().find(|question| !self.offers(question.ask.kind));
+        let (Some(session), None) = (&self.session, not_offered) else {
+            return Err(AskRefused::NotOffered(not_offered.map_or(AskKind::Elicit, |q| q.ask.kind)));
+        };
+        let mut waiting = Vec::with_capacity(questions.len());
+        for question in questions {
+            let answer = session.ask(&question.ask, &*self.outlet).map_err(AskRefused::Failed)?;
+            waiting.push((question.key, answer));
+        }
+        let mut answers = Answers::new();
+        for (key, answer) in waiting {
+            let answer = tokio::select! {
+                () = session.closed.cancelled() => Err("the session was closed".to_owned()),
+                answer = answer => answer.unwrap_or_else(|_| Err("the session was closed".to_owned())),
+            };
+            answers.insert(key, answer.map_err(AskRefused::Failed)?);
+        }
+        Ok(answers)
+    }
+}
+
+impl Peer for SessionPeer {
+    fn progress(&self, progress: Progress) {
+        if let Some(token) = &self.progress_token {
+            self.outlet.notify(progress_notification(token, &progress));
+        }
+    }
+
+    fn log(&self, message: LogMessage) {
+        // Without a session nobody could have asked for less, or for any.
+        if self.session.as_ref().is_some_and(|session| session.wants_log(message.level)) {
+            self.outlet.notify(log_notification(&message));
+        }
+    }
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        Box::pin(self.ask_all(questions))
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.session.as_ref().is_some_and(|session| session.offers().has(kind))
+    }
+
+    fn let_go(&self) {
+        self.outlet.let_go();
+    }
+}
+
+/// A peer that is asked by ending the round, and answers by calling again.
+pub(crate) struct RoundPeer {
+    outlet: Arc<dyn Outlet>,
+    progress_token: Option<Value>,
+    log_level: Option<LogLevel>,
+    offers: Offers,
+    /// From this round and all before it.
+    answers: Answers,
+    state: Option<String>,
+}
+
+impl RoundPeer {
+    pub(crate) fn new(
+        outlet: Arc<dyn Outlet>,
+        meta: &RequestMeta,
+        answers: Answers,
+        state: Option<String>,
+    ) -> RoundPeer {
+        let offers = meta.offers.unwrap_or_default();
+        let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
+        RoundPeer { outlet, progress_token, log_level, offers, answers, state }
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    fn ask_now(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+        let (mut known, mut open) = (Answers::new(), Vec::new());
+        for question in questions {
+            match self.answers.get(&question.key) {
+                Some(answer) if is_answer(question.ask.kind, answer) => {
+                    known.insert(question.key, answer.clone());
+                }
+                _ => open.push(question),
+            }
+        }
+        if open.is_empty() {
+            return Ok(known);
+        }
+        if let Some(question) = open.iter().find(|question| !self.offers(question.ask.kind)) {
+            return Err(AskRefused::NotOffered(question.ask.kind));
+        }
+        Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
+    }
+}
+
+/// Returns whether a value has the shape of an answer to that kind of question.
+pub(crate) fn is_answer(kind: AskKind, answer: &Value) -> bool {
+    match kind {
+        AskKind::Elicit => answer.get("action").is_some_and(Value::is_string),
+        AskKind::Sample => answer.get("content").is_some(),
+        AskKind::Roots => answer.get("roots").is_some_and(Value::is_array),
+    }
+}
+
+impl Peer for RoundPeer {
+    fn progress(&self, progress: Progress) {
+        if let Some(token) = &self.progress_token {
+            self.outlet.notify(progress_notification(token, &progress));
+        }
+    }
+
+    fn log(&self, message: LogMessage) {
+        if self.log_level.is_some_and(|wanted| message.level >= wanted) {
+            self.outlet.notify(log_notification(&message));
+        }
+    }
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        let answer = self.ask_now(questions);
+        Box::pin(async move { answer })
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.offers.has(kind)
+    }
+
+    fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+}

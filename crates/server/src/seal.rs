@@ -1,0 +1,121 @@
+//! What a call wants to remember until its next round, given to the client and not trusted when it comes back.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use portcullis_core::{Answers, Clock};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use std::sync::Arc;
+
+/// How long a client may take to answer.
+const ROUND_SECS_MAX: u64 = 15 * 60;
+/// How large the sealed text may be: answers to a few forms.
+const SEALED_BYTES_MAX: usize = 256 * 1024;
+
+/// What is sealed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Sealed {
+    /// Digest of the call that it belongs to.
+    call: String,
+    expires: u64,
+    answers: Answers,
+    state: Option<String>,
+}
+
+/// The opened seal: what earlier rounds left.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    pub(crate) answers: Answers,
+    pub(crate) state: Option<String>,
+}
+
+/// Seals and opens.
+pub(crate) struct Seal {
+    key: [u8; 32],
+    clock: Arc<dyn Clock>,
+}
+
+impl Seal {
+    /// Makes a seal with a fresh key. A round that was open when the hub stopped must be begun again.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> std::io::Result<Seal> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|e| std::io::Error::other(e.to_string()))?;
+        Ok(Seal { key, clock })
+    }
+
+    pub(crate) fn seal(&self, digest: &[u8; 32], answers: Answers, state: Option<String>) -> String {
+        let expires = self.clock.since_epoch().as_secs() + ROUND_SECS_MAX;
+        let sealed = Sealed { call: hex(digest), expires, answers, state };
+        // Answers have string keys, so writing them cannot fail.
+        let payload = serde_json::to_vec(&sealed).unwrap_or_default();
+        let tag = self.mac(&payload).finalize().into_bytes();
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(&payload), URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// Opens what a client brought back, or says why not.
+    pub(crate) fn open(&self, digest: &[u8; 32], text: &str) -> Result<Earlier, &'static str> {
+        const REFUSED: &str = "`requestState` is not what the hub sent; begin the call again without it";
+        if text.len() > SEALED_BYTES_MAX {
+            return Err(REFUSED);
+        }
+        let (payload, tag) = text.split_once('.').ok_or(REFUSED)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| REFUSED)?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| REFUSED)?;
+        self.mac(&payload).verify_slice(&tag).map_err(|_| REFUSED)?;
+        let sealed: Sealed = serde_json::from_slice(&payload).map_err(|_| REFUSED)?;
+        if sealed.call != hex(digest) {
+            return Err("`requestState` belongs to another call; begin this one without it");
+        }
+        if sealed.expires < self.clock.since_epoch().as_secs() {
+            return Err("`requestState` has expired; begin the call again without it");
+        }
+        Ok(Earlier { answers: sealed.answers, state: sealed.state })
+    }
+
+    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+    fn mac(&self, payload: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length");
+        mac.update(payload);
+        mac
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::SystemClock;
+    use std::time::{Duration, SystemTime};
+
+    struct Late;
+
+    impl Clock for Late {
+        fn now(&self) -> SystemTime {
+            SystemClock.now() + Duration::from_secs(ROUND_SECS_MAX + 60)
+        }
+    }
+
+    #[test]
+    fn only_what_was_sealed_is_opened() {
+        let seal = Seal::new(Arc::new(SystemClock)).unwrap();
+        let answers = Answers::from([("k".to_owned(), serde_json::json!({"action": "accept"}))]);
+        let text = seal.seal(&[7; 32], answers.clone(), Some("s".to_owned()));
+        let opened = seal.open(&[7; 32], &text).unwrap();
+        assert_eq!((opened.answers, opened.state.as_deref()), (answers, Some("s")));
+
+        let mut flipped = text.clone().into_bytes();
+        flipped[3] ^= 1;
+        let flipped = String::from_utf8(flipped).unwrap();
+        for bad in [format!("{text}-TAMPERED"), flipped, String::new(), "a.b".to_owned(), "x".repeat(1 << 20)]
+        {
+            assert!(seal.open(&[7; 32], &bad).is_err(), "{}", &bad[..bad.len().min(40)]);
+        }
+        assert!(seal.open(&[8; 32], &text).unwrap_err().contains("another call"));
+        let late = Seal { key: seal.key, clock: Arc::new(Late) };
+        assert!(late.open(&[7; 32], &text).unwrap_err().contains("expired"));
+    }
+}

@@ -1,0 +1,385 @@
+//! What a client of the older revisions has between two messages.
+
+use crate::hub::{Hub, HubLimits, SessionCounts};
+use crate::stream::{Outlet, Stream};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portcullis_core::{Ask, Client, LogLevel};
+use portcullis_wire::era::{self, Offers};
+use portcullis_wire::{Id, Revision, RpcError, rpc};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// How many resources one session may watch.
+const SUBSCRIPTIONS_MAX: usize = 1_000;
+/// How many finished streams a session keeps for a client that comes back.
+const STREAMS_MAX: usize = 32;
+/// How often sessions are looked at for being idle.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How many questions to one client may be open.
+const QUESTIONS_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+struct Negotiated {
+    revision: Revision,
+    offers: Offers,
+}
+
+type QuestionResult = Result<Value, String>;
+
+/// One session.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) client: Arc<Client>,
+    pub(crate) transport: &'static str,
+    negotiated: OnceLock<Negotiated>,
+    log_level: AtomicU8,
+    subscriptions: Mutex<BTreeSet<String>>,
+    in_flight: Mutex<HashMap<Id, CancellationToken>>,
+    questions: Mutex<HashMap<u64, oneshot::Sender<QuestionResult>>>,
+    next_question: AtomicU64,
+    /// Where messages go that belong to no request.
+    pub(crate) home: Arc<dyn Outlet>,
+    streams: Mutex<Streams>,
+    started: Instant,
+    last_used_ms: AtomicU64,
+    pub(crate) readers: AtomicUsize,
+    pub(crate) closed: CancellationToken,
+}
+
+#[derive(Default)]
+struct Streams {
+    next: u32,
+    recent: VecDeque<(String, Arc<Stream>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    pub(crate) fn new(client: Arc<Client>, transport: &'static str, home: Arc<dyn Outlet>) -> Arc<Session> {
+        Session::with_streams(client, transport, home, Streams::default())
+    }
+
+    /// Returns a session whose own stream can be read and taken up again.
+    pub(crate) fn streaming(client: Arc<Client>, transport: &'static str) -> (Arc<Session>, Arc<Stream>) {
+        let name = "s0".to_owned();
+        let home = Stream::new(Some(name.clone()));
+        let streams = Streams { next: 1, recent: VecDeque::from([(name, home.clone())]) };
+        (Session::with_streams(client, transport, home.clone(), streams), home)
+    }
+
+    fn with_streams(
+        client: Arc<Client>,
+        transport: &'static str,
+        home: Arc<dyn Outlet>,
+        streams: Streams,
+    ) -> Arc<Session> {
+        Arc::new(Session {
+            id: random_id(),
+            client,
+            transport,
+            negotiated: OnceLock::new(),
+            log_level: AtomicU8::new(LogLevel::Info as u8),
+            subscriptions: Mutex::default(),
+            in_flight: Mutex::default(),
+            questions: Mutex::default(),
+            next_question: AtomicU64::new(1),
+            home,
+            streams: Mutex::new(streams),
+            started: Instant::now(),
+            last_used_ms: AtomicU64::new(0),
+            readers: AtomicUsize::new(0),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Remembers what `initialize` agreed on. Only the first one counts.
+    pub(crate) fn negotiate(&self, revision: Revision, offers: Offers) -> Result<(), RpcError> {
+        self.negotiated
+            .set(Negotiated { revision, offers })
+            .map_err(|_| RpcError::invalid_request("the session is initialized already"))
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.negotiated.get().is_some()
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.negotiated.get().map_or(Revision::NEWEST_WITH_SESSIONS, |negotiated| negotiated.revision)
+    }
+
+    pub(crate) fn offers(&self) -> Offers {
+        self.negotiated.get().map(|negotiated| negotiated.offers).unwrap_or_default()
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.log_level.store(level as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
+        level as u8 >= self.log_level.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn subscribe(&self, uri: String) -> Result<(), RpcError> {
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains(&uri) {
+            let reason =
+                format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
+            return Err(RpcError::invalid_params(reason));
+        }
+        subscriptions.insert(uri);
+        Ok(())
+    }
+
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        lock(&self.subscriptions).remove(uri);
+    }
+
+    pub(crate) fn watches(&self, uri: &str) -> bool {
+        lock(&self.subscriptions).contains(uri)
+    }
+
+    /// Notes a request as under way, so that it can be cancelled by its id.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        id: &Id,
+        cancel: &CancellationToken,
+        max: usize,
+    ) -> Result<InFlight, RpcError> {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.contains_key(id) {
+            return Err(RpcError::invalid_request("`id` is in use by a request that is still under way"));
+        }
+        if in_flight.len() >= max {
+            let reason = format!("{max} requests are under way already; wait for some to finish");
+            return Err(RpcError::new(rpc::SERVER_ERROR, reason));
+        }
+        in_flight.insert(id.clone(), cancel.clone());
+        self.touch();
+        Ok(InFlight { session: self.clone(), id: id.clone() })
+    }
+
+    /// Cancels a request. One that has finished is none of anyone's business any more.
+    pub(crate) fn cancel(&self, id: &Id) {
+        if let Some(cancel) = lock(&self.in_flight).get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// Sends a question to the client and returns where its answer will come.
+    pub(crate) fn ask(
+        &self,
+        ask: &Ask,
+        outlet: &dyn Outlet,
+    ) -> Result<oneshot::Receiver<QuestionResult>, String> {
+        let id = self.next_question.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut questions = lock(&self.questions);
+            questions.retain(|_, sender| !sender.is_closed());
+            if questions.len() >= QUESTIONS_MAX {
+                return Err(format!("{QUESTIONS_MAX} questions to this client are open already"));
+            }
+            questions.insert(id, sender);
+        }
+        outlet.deliver(rpc::request(id, era::ask_method(ask.kind), &ask.params));
+        Ok(receiver)
+    }
+
+    /// Takes the client's answer to a question. An answer to no question is ignored.
+    pub(crate) fn answer(&self, response: &portcullis_wire::Response<'_>) {
+        let Id::Number(id) = &response.id else { return };
+        let Some(sender) = id.parse().ok().and_then(|id: u64| lock(&self.questions).remove(&id)) else {
+            return;
+        };
+        let result = match response.outcome {
+            Ok(raw) => portcullis_core::json::parse_strict(raw.get()).map_err(|e| e.to_string()),
+            Err(raw) => Err(portcullis_core::json::printable(raw.get())),
+        };
+        // The call that asked may be gone.
+        let _ = sender.send(result);
+    }
+
+    /// Opens a stream for one request that a client can come back to.
+    pub(crate) fn open_stream(&self) -> Arc<Stream> {
+        let mut streams = lock(&self.streams);
+        let name = format!("s{}", streams.next);
+        streams.next += 1;
+        let stream = Stream::new(Some(name.clone()));
+        streams.recent.push_back((name, stream.clone()));
+        while streams.recent.len() > STREAMS_MAX {
+            // The session's own stream stays; of the others the oldest goes.
+            streams.recent.remove(1);
+        }
+        stream
+    }
+
+    /// Forgets a stream that was never read as one.
+    pub(crate) fn forget_stream(&self, stream: &Arc<Stream>) {
+        lock(&self.streams).recent.retain(|(_, kept)| !Arc::ptr_eq(kept, stream));
+    }
+
+    /// Finds the stream that an event id belongs to, and the event's number.
+    pub(crate) fn find_stream(&self, event_id: &str) -> Option<(Arc<Stream>, u64)> {
+        let (name, seq) = event_id.rsplit_once('-')?;
+        let streams = lock(&self.streams);
+        let (_, stream) = streams.recent.iter().find(|(kept, _)| kept == name)?;
+        Some((stream.clone(), seq.parse().ok()?))
+    }
+
+    pub(crate) fn touch(&self) {
+        self.last_used_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn idle_for(&self) -> Duration {
+        let used = Duration::from_millis(self.last_used_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(used)
+    }
+
+    fn is_idle(&self) -> bool {
+        lock(&self.in_flight).is_empty() && self.readers.load(Ordering::Relaxed) == 0
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+        for (_, cancel) in lock(&self.in_flight).drain() {
+            cancel.cancel();
+        }
+        lock(&self.questions).clear();
+        for (_, stream) in &lock(&self.streams).recent {
+            stream.finish();
+        }
+    }
+}
+
+/// A request under way; gone from the table when dropped.
+pub(crate) struct InFlight {
+    session: Arc<Session>,
+    id: Id,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        lock(&self.session.in_flight).remove(&self.id);
+        self.session.touch();
+    }
+}
+
+/// All sessions of a hub.
+pub(crate) struct Sessions {
+    all: Mutex<HashMap<String, Arc<Session>>>,
+    limits: HubLimits,
+}
+
+impl Sessions {
+    pub(crate) fn new(limits: HubLimits) -> Sessions {
+        Sessions { all: Mutex::default(), limits }
+    }
+
+    /// Adds a session, or says why there is no room.
+    ///
+    /// A client that fills its share loses its own idlest session; nobody else's is touched.
+    pub(crate) fn add(&self, session: &Arc<Session>) -> Result<(), RpcError> {
+        let mut all = lock(&self.all);
+        let own = all.values().filter(|other| other.client.name == session.client.name).count();
+        if own >= self.limits.sessions_per_client_max || all.len() >= self.limits.sessions_max {
+            let mine = all.values().filter(|s| s.client.name == session.client.name && s.is_idle());
+            match mine.max_by_key(|s| s.idle_for()).map(|s| s.id.clone()) {
+                Some(id) => {
+                    if let Some(evicted) = all.remove(&id) {
+                        evicted.close();
+                    }
+                }
+                None => {
+                    let reason = "too many sessions are open; close one and try again";
+                    return Err(RpcError::new(rpc::SERVER_ERROR, reason));
+                }
+            }
+        }
+        all.insert(session.id.clone(), session.clone());
+        Ok(())
+    }
+
+    /// Finds a client's own session. Someone else's is not found.
+    pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<Session>> {
+        let session = lock(&self.all).get(id).cloned()?;
+        (session.client.name == client.name).then(|| {
+            session.touch();
+            session
+        })
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> bool {
+        let removed = lock(&self.all).remove(id);
+        if let Some(session) = &removed {
+            session.close();
+        }
+        removed.is_some()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        lock(&self.all).values().cloned().collect()
+    }
+
+    pub(crate) fn close_all(&self) {
+        for (_, session) in lock(&self.all).drain() {
+            session.close();
+        }
+    }
+
+    pub(crate) fn counts(&self) -> SessionCounts {
+        let mut counts = SessionCounts::new();
+        for session in lock(&self.all).values() {
+            *counts.entry(session.transport).or_default() += 1;
+        }
+        counts
+    }
+
+    fn sweep(&self) {
+        let idle_max = self.limits.session_idle;
+        let idle: Vec<String> = lock(&self.all)
+            .values()
+            .filter(|session| {
+                session.transport == "http" && session.is_idle() && session.idle_for() > idle_max
+            })
+            .map(|session| session.id.clone())
+            .collect();
+        for id in idle {
+            tracing::debug!(target: "mcp", session = %&id[..6], "closing an idle session");
+            self.remove(&id);
+        }
+    }
+}
+
+/// Closes idle sessions from time to time, as long as the hub lives.
+pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
+    let (hub, closing) = (Arc::downgrade(hub), hub.closing.clone());
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = closing.cancelled() => return,
+                () = tokio::time::sleep(SWEEP_EVERY) => {}
+            }
+            let Some(hub) = hub.upgrade() else { return };
+            hub.sessions.sweep();
+            hub.tasks.sweep();
+        }
+    });
+}
+
+/// Returns 192 random bits as text. An id that can be guessed is a session that can be taken.
+pub(crate) fn random_id() -> String {
+    let mut bytes = [0; 24];
+    // Without randomness nothing here is safe; an empty id would collide and be refused, never guessed.
+    if getrandom::fill(&mut bytes).is_err() {
+        tracing::error!(target: "mcp", "the system gives no random numbers");
+    }
+    URL_SAFE_NO_PAD.encode(bytes)
+}

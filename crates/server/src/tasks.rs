@@ -1,0 +1,268 @@
+//! Calls that run on while the client looks in from time to time.
+
+use crate::dispatch::{CallJob, log_failure};
+use crate::peer::is_answer;
+use crate::session::random_id;
+use portcullis_core::{
+    Answers, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, LogMessage, Peer, Progress, Question,
+};
+use portcullis_wire::era::{self, ResultKind};
+use portcullis_wire::rpc::{Answer, SERVER_ERROR};
+use portcullis_wire::{RpcError, render};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// How many tasks a hub remembers.
+const TASKS_MAX: usize = 1_000;
+/// How long a finished task can be asked for.
+const KEPT_FOR: Duration = Duration::from_secs(300);
+/// How often a client should look in.
+const POLL_EVERY_MS: u64 = 200;
+
+enum Phase {
+    Working,
+    Asking(BTreeMap<String, Question>),
+    /// The result object, or the error.
+    Ended(&'static str, Result<Value, RpcError>),
+}
+
+struct Progressing {
+    phase: Phase,
+    answers: Answers,
+    updated: jiff::Timestamp,
+    ended_at: Option<Instant>,
+}
+
+struct Task {
+    id: String,
+    owner: String,
+    created: jiff::Timestamp,
+    state: Mutex<Progressing>,
+    answered: Notify,
+    cancel: CancellationToken,
+    clock: Arc<dyn portcullis_core::Clock>,
+}
+
+fn now(clock: &dyn portcullis_core::Clock) -> jiff::Timestamp {
+    jiff::Timestamp::try_from(clock.now()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+}
+
+impl Task {
+    fn state(&self) -> MutexGuard<'_, Progressing> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, phase: Phase) {
+        let mut state = self.state();
+        if matches!(state.phase, Phase::Ended(..)) {
+            return;
+        }
+        if matches!(phase, Phase::Ended(..)) {
+            state.ended_at = Some(Instant::now());
+        }
+        state.phase = phase;
+        state.updated = now(&*self.clock);
+    }
+
+    fn show(&self) -> Value {
+        let state = self.state();
+        let mut shown = json!({
+            "taskId": self.id,
+            "status": match &state.phase {
+                Phase::Working => "working",
+                Phase::Asking(_) => "input_required",
+                Phase::Ended(status, _) => status,
+            },
+            "createdAt": self.created.to_string(),
+            "lastUpdatedAt": state.updated.to_string(),
+            "ttlMs": KEPT_FOR.as_millis() as u64,
+            "pollIntervalMs": POLL_EVERY_MS,
+        });
+        match &state.phase {
+            Phase::Working => {}
+            Phase::Asking(questions) => {
+                let requests: serde_json::Map<String, Value> = questions
+                    .iter()
+                    .map(|(key, q)| {
+                        (
+                            key.clone(),
+                            json!({ "method": era::ask_method(q.ask.kind), "params": q.ask.params }),
+                        )
+                    })
+                    .collect();
+                shown["inputRequests"] = requests.into();
+            }
+            Phase::Ended("completed", Ok(result)) => shown["result"] = result.clone(),
+            Phase::Ended("failed", Err(error)) => shown["error"] = json!(error),
+            Phase::Ended(..) => {}
+        }
+        shown
+    }
+}
+
+/// All tasks of a hub.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    all: Mutex<HashMap<String, Arc<Task>>>,
+}
+
+impl Tasks {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a client's own task. Someone else's is as unknown as one that never was.
+    fn find(&self, client: &Client, id: &str) -> Result<Arc<Task>, RpcError> {
+        let task = self.all().get(id).filter(|task| task.owner == client.name).cloned();
+        task.ok_or_else(|| {
+            let id = portcullis_core::json::printable(id);
+            RpcError::invalid_params(format_args!("no task `{id}`; finished ones are kept for five minutes"))
+        })
+    }
+
+    pub(crate) fn get(&self, client: &Client, id: &str) -> Result<Value, RpcError> {
+        Ok(self.find(client, id)?.show())
+    }
+
+    pub(crate) fn cancel(&self, client: &Client, id: &str) -> Result<Value, RpcError> {
+        let task = self.find(client, id)?;
+        task.cancel.cancel();
+        task.set(Phase::Ended("cancelled", Ok(Value::Null)));
+        Ok(json!({}))
+    }
+
+    pub(crate) fn update(&self, client: &Client, id: &str, answers: Answers) -> Result<Value, RpcError> {
+        let task = self.find(client, id)?;
+        {
+            let mut state = task.state();
+            let Progressing { phase, answers: known, .. } = &mut *state;
+            if let Phase::Asking(questions) = phase {
+                for (key, answer) in answers {
+                    // Only what was asked, and only in the shape of an answer.
+                    if questions.get(&key).is_some_and(|question| is_answer(question.ask.kind, &answer)) {
+                        questions.remove(&key);
+                        known.insert(key, answer);
+                    }
+                }
+                if questions.is_empty() {
+                    *phase = Phase::Working;
+                }
+            }
+        }
+        task.answered.notify_waiters();
+        task.answered.notify_one();
+        Ok(json!({}))
+    }
+
+    pub(crate) fn sweep(&self) {
+        self.all().retain(|_, task| task.state().ended_at.is_none_or(|ended| ended.elapsed() < KEPT_FOR));
+    }
+}
+
+/// The peer of a call that runs as a task: its questions wait in the task.
+struct TaskPeer {
+    task: Arc<Task>,
+    /// What the call was made with: what the client offers, and answers from before the task began.
+    first: Arc<dyn Peer>,
+}
+
+impl TaskPeer {
+    async fn ask_in_task(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+        if let Some(question) = questions.iter().find(|question| !self.offers(question.ask.kind)) {
+            return Err(AskRefused::NotOffered(question.ask.kind));
+        }
+        let keys: Vec<String> = questions.iter().map(|question| question.key.clone()).collect();
+        self.task.set(Phase::Asking(questions.into_iter().map(|q| (q.key.clone(), q)).collect()));
+        loop {
+            let answered = self.task.answered.notified();
+            {
+                let state = self.task.state();
+                if keys.iter().all(|key| state.answers.contains_key(key)) {
+                    let answers = &state.answers;
+                    return Ok(keys.iter().map(|key| (key.clone(), answers[key].clone())).collect());
+                }
+            }
+            tokio::select! {
+                () = answered => {}
+                () = self.task.cancel.cancelled() => return Err(AskRefused::Failed("cancelled".to_owned())),
+            }
+        }
+    }
+}
+
+impl Peer for TaskPeer {
+    // A task has no stream of its own to report on.
+    fn progress(&self, _: Progress) {}
+
+    fn log(&self, _: LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        Box::pin(async move {
+            match self.first.ask(questions.clone()).await {
+                Err(AskRefused::NextRound(_)) => self.ask_in_task(questions).await,
+                known => known,
+            }
+        })
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.first.offers(kind)
+    }
+}
+
+/// Starts a call as a task and answers with the task.
+pub(crate) fn start(job: CallJob) -> Answer {
+    let CallJob { hub, revision, mut call, style, .. } = job;
+    let created = now(&*hub.clock);
+    let cancel = CancellationToken::new();
+    let state =
+        Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
+    let task = Arc::new(Task {
+        id: random_id(),
+        owner: call.caller.client.name.clone(),
+        created,
+        state: Mutex::new(state),
+        answered: Notify::new(),
+        cancel: cancel.clone(),
+        clock: hub.clock.clone(),
+    });
+    {
+        let mut all = hub.tasks.all();
+        if all.len() >= TASKS_MAX {
+            return Err(RpcError::new(
+                SERVER_ERROR,
+                "too many tasks are remembered; try again in five minutes",
+            ));
+        }
+        all.insert(task.id.clone(), task.clone());
+    }
+    let mut shown = task.show();
+    shown["resultType"] = "task".into();
+    let first = call.ctx.peer.clone();
+    call.ctx = CallCtx { cancel: cancel.clone(), peer: Arc::new(TaskPeer { task: task.clone(), first }) };
+    let (target, running) = (call.target.clone(), hub.running.clone());
+    running.spawn(async move {
+        let outcome = hub.gate.call(call).await;
+        let end = match outcome {
+            Ok(output) => ended(Ok(render::output(revision, &output))),
+            Err(error) if error.kind == ErrorKind::Cancelled => Phase::Ended("cancelled", Ok(Value::Null)),
+            Err(error) => {
+                log_failure(&target, &error);
+                ended(render::failure(revision, &target, style, &error))
+            }
+        };
+        task.set(end);
+    });
+    Ok(era::dress_foreign(revision, ResultKind::Plain, shown.to_string().into_bytes()))
+}
+
+fn ended(answer: Answer) -> Phase {
+    match answer {
+        Ok(result) => Phase::Ended("completed", Ok(serde_json::from_slice(&result).unwrap_or_default())),
+        Err(error) => Phase::Ended("failed", Err(error)),
+    }
+}
