@@ -1,0 +1,81 @@
+//! A hub in a box: the real server and the real gate, in this process, around whatever a test registers.
+
+use anyhow::Context;
+use portcullis_core::{Client, Registry, Scope, SystemClock};
+use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings};
+use portcullis_server::http::Allowed;
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_wire::era::ServerFace;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Lets everyone in as one client. Only a test may do this: some referees cannot send a token.
+pub struct Open(pub Arc<Client>);
+
+impl Authenticate for Open {
+    fn authenticate(&self, _: Option<&str>) -> Option<Arc<Client>> {
+        Some(self.0.clone())
+    }
+}
+
+struct BoxedOps(Handles);
+
+impl Ops for BoxedOps {
+    fn readiness(&self) -> Vec<Readiness> {
+        vec![Readiness { component: "audit", state: self.0.audit.health() }]
+    }
+
+    fn metrics(&self, _: &SessionCounts) -> String {
+        self.0.metrics.encode()
+    }
+}
+
+/// A hub with its own folder, gone when dropped.
+pub struct BoxedHub {
+    pub hub: Arc<Hub>,
+    pub handles: Handles,
+    pub client: Arc<Client>,
+    pub home: tempfile::TempDir,
+}
+
+/// A limit that no test reaches by accident.
+const UNHURRIED: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
+
+impl BoxedHub {
+    /// Builds a hub around what is registered. Needs a runtime.
+    pub fn new(registry: Registry, tasks: bool) -> anyhow::Result<BoxedHub> {
+        let home = tempfile::tempdir().context("no temporary folder")?;
+        let clock = Arc::new(SystemClock);
+        let settings = GuardSettings {
+            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
+            policy: Policy::default(),
+            secrets: Vec::new(),
+            audit_dir: home.path().join("audit"),
+        };
+        let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
+        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() });
+        let parts = HubParts {
+            gate: Arc::new(gate),
+            identity: Arc::new(Open(client.clone())),
+            local_client: client.clone(),
+            ops: Arc::new(BoxedOps(handles.clone())),
+            clock,
+            face: ServerFace { instructions: None, tasks },
+            limits: HubLimits::default(),
+        };
+        let hub = Hub::new(parts)?;
+        Ok(BoxedHub { hub, handles, client, home })
+    }
+
+    /// Listens on a free port of loopback, or on the one given.
+    pub async fn listen(&self, port: u16) -> anyhow::Result<SocketAddr> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let address = listener.local_addr()?;
+        let allowed = Arc::new(Arc::new(Allowed::new(address, &[], &[])).into());
+        let serving = portcullis_server::http::serve(self.hub.clone(), listener, allowed);
+        tokio::spawn(serving);
+        Ok(address)
+    }
+}
