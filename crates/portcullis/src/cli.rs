@@ -1,0 +1,156 @@
+//! The command line.
+
+use crate::install::{ClientApp, Transport};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use portcullis_core::Effect;
+use std::path::PathBuf;
+
+/// One guarded door between AI agents and everything they touch.
+///
+/// Without a command it serves: it makes its home, listens on 127.0.0.1:3000 and prints what to do next.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// Where the data lives [default: the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR", env = "PORTCULLIS_HOME")]
+    pub home: Option<PathBuf>,
+
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Speak MCP on standard input and output; the same as `portcullis stdio`
+    #[arg(long)]
+    pub mcp: bool,
+
+    /// Check that every tool, its schema, its snapshot and its dispatch agree, by calling each one
+    #[arg(long, conflicts_with = "mcp")]
+    pub selftest: bool,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  portcullis                                      serve MCP on http://127.0.0.1:3000/mcp
+  portcullis clients add laptop --effects read    a client that can only look
+  portcullis clients add editor --install cursor  and write it into Cursor's configuration
+  portcullis tools call workspace_list '{}'       call a tool from here
+  portcullis doctor                               what works and what does not
+
+Environment:
+  PORTCULLIS_HOME  where the data lives
+  MCP_TRANSPORT    `stdio` or `http`: what to do when no command is given
+  MCP_HTTP_PORT    the port, instead of that of `http.listen`";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve MCP over HTTP, and to `--mcp` processes on the same home
+    Serve,
+    /// Speak MCP on standard input and output
+    ///
+    /// Where a hub already runs on the same home this process only passes messages on to it.
+    Stdio,
+    /// Write a commented configuration file
+    Init(InitArgs),
+    /// Check the installation and say what to do about each problem
+    Doctor,
+    /// List the tools, or call one
+    Tools(ToolsArgs),
+    /// Say who may call, and what
+    Clients(ClientsArgs),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example: portcullis completions bash > ~/.local/share/bash-completion/completions/portcullis"
+    )]
+    Completions { shell: clap_complete::Shell },
+    /// Print the JSON schema of the configuration file, for editors
+    ConfigSchema,
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ToolsArgs {
+    #[command(subcommand)]
+    pub command: Option<ToolsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools that the local client sees
+    List,
+    /// Call a tool as the local client, through every guard
+    #[command(after_help = "Example: portcullis tools call workspace_read '{\"path\": \"notes/todo.md\"}'")]
+    Call {
+        name: String,
+        /// The arguments, a JSON object; `-` reads them from standard input
+        #[arg(default_value = "{}")]
+        arguments: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ClientsArgs {
+    #[command(subcommand)]
+    pub command: Option<ClientsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClientsCommand {
+    /// Make a client and print its token, once
+    #[command(after_help = "\
+Examples:
+  portcullis clients add laptop
+  portcullis clients add ci --allow 'workspace_*' --effects read --expires 30d
+  portcullis clients add editor --install vscode")]
+    Add(AddArgs),
+    /// List the clients; tokens are never shown
+    List,
+    /// Take a client's access away, from its next request on
+    Revoke { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    pub name: String,
+    /// What it may see and call: a glob over names of tools, addresses of resources and names of prompts; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub allow: Vec<String>,
+    /// What its calls may do: read, create, write, destroy
+    #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
+    pub effects: Vec<Effect>,
+    /// When the token stops working, from now: 12h, 30d, 8w
+    #[arg(long, value_name = "TIME")]
+    pub expires: Option<String>,
+    /// Write the client into an application's own configuration; repeatable
+    #[arg(long, value_name = "APP")]
+    pub install: Vec<ClientApp>,
+    /// How the application shall connect
+    #[arg(long, value_enum)]
+    pub transport: Option<TransportArg>,
+    /// Do not ask before the application's configuration is changed
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TransportArg {
+    Stdio,
+    Http,
+}
+
+impl From<TransportArg> for Transport {
+    fn from(transport: TransportArg) -> Transport {
+        match transport {
+            TransportArg::Stdio => Transport::Stdio,
+            TransportArg::Http => Transport::Http,
+        }
+    }
+}

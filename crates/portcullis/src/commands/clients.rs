@@ -1,0 +1,170 @@
+//! `portcullis clients`: who may call, and what.
+
+use super::{environment, open};
+use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
+use crate::config::Config;
+use crate::home::{Home, make_private};
+use crate::install::{ClientApp, Endpoint, Places, Platform, Transport};
+use crate::{BadUsage, print};
+use anyhow::{Context, Result};
+use portcullis_core::{EffectSet, Secret, SystemClock};
+use portcullis_server::identity::{ClientInfo, Directory, IdentityError, NewClient, parse_duration};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Result<ExitCode> {
+    let (home, loaded) = open(home)?;
+    let secure = loaded.config.workspace.secure_dir();
+    make_private(&secure)?;
+    let directory = Directory::open(&secure, Arc::new(SystemClock)).context("the list of clients")?;
+    match args.command.unwrap_or(ClientsCommand::List) {
+        ClientsCommand::Add(args) => add(&home, &loaded.config, &directory, args, as_json),
+        ClientsCommand::List => list(&directory, as_json),
+        ClientsCommand::Revoke { name } => revoke(&directory, &name, as_json),
+    }
+}
+
+/// Says whether the words were wrong, or the work failed.
+fn explained(error: IdentityError) -> anyhow::Error {
+    match error {
+        IdentityError::Name(_)
+        | IdentityError::NothingAllowed
+        | IdentityError::NoEffects
+        | IdentityError::Pattern(_)
+        | IdentityError::ExpiryTooFar => BadUsage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+fn add(
+    home: &Home,
+    config: &Config,
+    directory: &Directory,
+    args: AddArgs,
+    as_json: bool,
+) -> Result<ExitCode> {
+    let expires_in =
+        args.expires.as_deref().map(parse_duration).transpose().map_err(|e| BadUsage(e.to_string()))?;
+    let allow = if args.allow.is_empty() { vec!["*".to_owned()] } else { args.allow };
+    let effects = if args.effects.is_empty() { EffectSet::ALL } else { args.effects.into_iter().collect() };
+    let url = format!("http://{}/mcp", config.http.listen);
+    let new = NewClient { name: args.name, allow, effects, expires_in };
+    let (info, token) = directory.add(new).map_err(explained)?;
+    let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
+    if as_json {
+        let mut value = shown(&info);
+        value["token"] = token.expose().as_str().into();
+        print::json(&value);
+    } else {
+        print::out(format!(
+            "Client `{}` may call {url} with this token. It is shown only now:\n\n  {}\n\n",
+            info.name,
+            token.expose()
+        ));
+        if args.install.is_empty() {
+            let names = ClientApp::ALL.map(ClientApp::as_str).join("|");
+            print::line(format!("An application's own configuration: clients add NAME --install {names}"));
+        }
+    }
+    installed.map(|()| ExitCode::SUCCESS)
+}
+
+fn install_all(
+    home: &Home,
+    url: &str,
+    token: &Secret<String>,
+    apps: &[ClientApp],
+    transport: Option<TransportArg>,
+    yes: bool,
+) -> Result<()> {
+    if apps.is_empty() {
+        return Ok(());
+    }
+    let places = Places::from_env(Platform::current(), &environment)?;
+    let endpoint = Endpoint::of_this_program(home.path(), url, token);
+    for app in apps {
+        let wanted = transport.map_or(Transport::Http, Transport::from);
+        if let Some(note) = app.note(wanted).filter(|_| transport.is_some()) {
+            print::note(note);
+        }
+        let plan = app.plan(wanted, &endpoint, &places).with_context(|| {
+            format!("{}; to paste by hand:\n{}", app.as_str(), app.snippet(wanted, &endpoint))
+        })?;
+        if plan.is_done() {
+            print::note(format!("{}: nothing to change", plan.path.display()));
+            continue;
+        }
+        print::note(plan.diff());
+        // Without anyone to ask, the command itself is the answer: it names the application.
+        if !yes && print::confirm("Make this change?") == Some(false) {
+            print::note("Left as it is.");
+            continue;
+        }
+        match plan.apply(&SystemClock)? {
+            Some(backup) => {
+                print::note(format!(
+                    "Changed {}; the old file is {}.",
+                    plan.path.display(),
+                    backup.display()
+                ));
+            }
+            None => print::note(format!("Wrote {}.", plan.path.display())),
+        }
+    }
+    Ok(())
+}
+
+fn shown(info: &ClientInfo) -> Value {
+    json!({
+        "name": info.name,
+        "token_hint": info.token_hint,
+        "allow": info.allow,
+        "effects": info.effects.iter().map(|effect| effect.as_str()).collect::<Vec<_>>(),
+        "created": info.created.to_string(),
+        "expires": info.expires.map(|expires| expires.to_string()),
+        "expired": info.is_expired(&SystemClock),
+    })
+}
+
+fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
+    let clients = directory.list()?;
+    if as_json {
+        print::json(&Value::Array(clients.iter().map(shown).collect()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let heading = ["CLIENT", "TOKEN", "ALLOW", "EFFECTS", "CREATED", "EXPIRES"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for info in &clients {
+        let effects: Vec<&str> = info.effects.iter().map(|effect| effect.as_str()).collect();
+        let expires = match info.expires {
+            None => "never".to_owned(),
+            Some(expires) if info.is_expired(&SystemClock) => format!("{expires} (expired)"),
+            Some(expires) => expires.to_string(),
+        };
+        rows.push(vec![
+            info.name.clone(),
+            format!("pcl_{}…", info.token_hint),
+            info.allow.join(" "),
+            effects.join(","),
+            info.created.to_string(),
+            expires,
+        ]);
+    }
+    print::out(print::table(&rows));
+    if clients.is_empty() {
+        print::note("No clients; `portcullis clients add NAME` makes one.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(directory: &Directory, name: &str, as_json: bool) -> Result<ExitCode> {
+    let info = directory.revoke(name).map_err(explained)?;
+    if as_json {
+        print::json(&json!({ "revoked": info.name }));
+    } else {
+        print::line(format!("Client `{}` has no access any more.", info.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,174 @@
+//! `portcullis doctor`: what works, what does not, and what to do about it.
+
+use super::{block_on, environment, link::Link};
+use crate::config::Config;
+use crate::home::Home;
+use crate::print;
+use anyhow::Result;
+use portcullis_core::{Root, SystemClock};
+use portcullis_server::identity::Directory;
+use portcullis_server::local;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    state: State,
+}
+
+enum State {
+    Good(String),
+    /// Works, but should be looked at.
+    Warning(String),
+    Bad {
+        problem: String,
+        advice: String,
+    },
+}
+
+fn bad(problem: impl Into<String>, advice: impl Into<String>) -> State {
+    State::Bad { problem: problem.into(), advice: advice.into() }
+}
+
+pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
+    let path = Home::locate(home, environment)?;
+    let mut findings = vec![Finding { what: "home", state: look_at_home(&path) }];
+    if path.is_dir() {
+        let home = Home::open(path)?;
+        findings.extend(look_inside(&home)?);
+    }
+    let bad = findings.iter().any(|finding| matches!(finding.state, State::Bad { .. }));
+    if as_json {
+        print::json(&findings.iter().map(shown).collect::<Vec<_>>().into());
+    } else {
+        findings.iter().for_each(|finding| print::line(line(finding)));
+    }
+    Ok(ExitCode::from(u8::from(bad)))
+}
+
+fn look_at_home(path: &Path) -> State {
+    match std::fs::metadata(path) {
+        Err(_) => State::Good(format!("{} (not there yet; the first start makes it)", path.display())),
+        Ok(metadata) if !metadata.is_dir() => {
+            bad(format!("{} is not a folder", path.display()), "choose another with `--home DIR`")
+        }
+        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
+            State::Warning(format!("{} was open to other users; it is closed now", path.display()))
+        }
+        Ok(_) => State::Good(path.display().to_string()),
+    }
+}
+
+fn look_inside(home: &Home) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let config = match Config::load(home.path(), &environment) {
+        Ok(loaded) => {
+            let place = loaded.path.map_or("defaults".to_owned(), |path| path.display().to_string());
+            findings.push(Finding { what: "config", state: State::Good(place) });
+            let warnings = loaded.warnings.into_iter();
+            findings.extend(warnings.map(|text| Finding { what: "config", state: State::Warning(text) }));
+            loaded.config
+        }
+        Err(errors) => {
+            let each = errors.problems.iter().map(|problem| Finding {
+                what: "config",
+                state: bad(
+                    problem.to_string(),
+                    "correct the file; `portcullis init --force` writes a fresh one",
+                ),
+            });
+            findings.extend(each);
+            return Ok(findings);
+        }
+    };
+    findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
+    findings.push(Finding { what: "clients", state: look_at_clients(&config) });
+    findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
+    Ok(findings)
+}
+
+fn look_at_workspace(config: &Config) -> State {
+    let path = config.workspace.data_dir();
+    match Root::create(&path) {
+        Ok(_) => State::Good(path.display().to_string()),
+        Err(error) => bad(
+            format!("{}: {error}", path.display()),
+            "check `workspace.path`, the folder's owner, and that the kernel has openat2 (Linux 5.6)",
+        ),
+    }
+}
+
+fn look_at_clients(config: &Config) -> State {
+    let secure = config.workspace.secure_dir();
+    if !secure.is_dir() {
+        return State::Good("none yet; the first start makes one".to_owned());
+    }
+    let clients = Directory::open(&secure, Arc::new(SystemClock)).and_then(|directory| directory.list());
+    match clients {
+        Err(error) => bad(
+            error.to_string(),
+            "restore `clients.json` from a backup, or move it away and add the clients anew",
+        ),
+        Ok(clients) if clients.is_empty() => {
+            State::Warning("none, so nobody can use HTTP; `portcullis clients add NAME`".to_owned())
+        }
+        Ok(clients) => {
+            let expired: Vec<&str> = clients
+                .iter()
+                .filter(|client| client.is_expired(&SystemClock))
+                .map(|client| client.name.as_str())
+                .collect();
+            match expired.is_empty() {
+                true => State::Good(format!("{} clients", clients.len())),
+                false => State::Warning(format!("expired: {}", expired.join(", "))),
+            }
+        }
+    }
+}
+
+fn look_at_hub(home: &Home, config: &Config) -> Result<State> {
+    let running = local::claim(home.path())?.is_none();
+    if !running {
+        let address = config.http.listen;
+        // Only to see whether it could: let go at once.
+        return Ok(match std::net::TcpListener::bind(address) {
+            Ok(_) => State::Good(format!("not running; {address} is free")),
+            Err(error) => bad(
+                format!("not running, and {address}: {error}"),
+                "choose a port with MCP_HTTP_PORT or `http.listen`",
+            ),
+        });
+    }
+    let tools = block_on(async {
+        let mut link = Link::open(home, config).await?;
+        link.list("tools/list", "tools").await
+    })?;
+    Ok(match tools {
+        Ok(tools) => State::Good(format!("running, {} tools", tools.len())),
+        Err(error) => bad(format!("running, but: {error:#}"), "look at its log, or restart it"),
+    })
+}
+
+fn line(finding: &Finding) -> String {
+    match &finding.state {
+        State::Good(text) => format!("ok       {:<10} {text}", finding.what),
+        State::Warning(text) => format!("warning  {:<10} {text}", finding.what),
+        State::Bad { problem, advice } => {
+            format!("PROBLEM  {:<10} {problem}\n         {:<10} {advice}", finding.what, "")
+        }
+    }
+}
+
+fn shown(finding: &Finding) -> serde_json::Value {
+    match &finding.state {
+        State::Good(text) => json!({ "what": finding.what, "status": "ok", "detail": text }),
+        State::Warning(text) => json!({ "what": finding.what, "status": "warning", "detail": text }),
+        State::Bad { problem, advice } => {
+            json!({ "what": finding.what, "status": "problem", "detail": problem, "advice": advice })
+        }
+    }
+}

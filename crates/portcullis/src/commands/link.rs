@@ -1,0 +1,89 @@
+//! A short conversation with the hub: the one that runs on this home, or one in this process.
+
+use crate::compose::compose;
+use crate::config::Config;
+use crate::home::Home;
+use anyhow::{Context, Result, anyhow, bail};
+use portcullis_server::{line, local};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+/// How much of one direction waits in memory when the hub is in this process.
+const PIPE_BYTES: usize = 256 * 1024;
+
+type Reader = Box<dyn AsyncRead + Unpin + Send>;
+type Writer = Box<dyn AsyncWrite + Unpin + Send>;
+
+/// Speaks to a hub as the local client.
+pub(crate) struct Link {
+    from: BufReader<Reader>,
+    to: Writer,
+    next_id: u64,
+    /// Keeps the lock of the home while the hub is in this process.
+    _claim: Option<local::Claim>,
+}
+
+impl Link {
+    pub(crate) async fn open(home: &Home, config: &Config) -> Result<Link> {
+        let claim = local::claim(home.path()).context("the lock of the home folder")?;
+        let (from, to): (Reader, Writer) = if claim.is_some() {
+            let composed = compose(home, config)?;
+            let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
+            let (from, to) = tokio::io::split(theirs);
+            tokio::spawn(line::serve(composed.hub, "stdio", from, to));
+            let (from, to) = tokio::io::split(mine);
+            (Box::new(from), Box::new(to))
+        } else {
+            let stream = local::connect(home.path()).await.context("the hub on this home does not answer")?;
+            let (from, to) = stream.into_split();
+            (Box::new(from), Box::new(to))
+        };
+        Ok(Link { from: BufReader::new(from), to, next_id: 1, _claim: claim })
+    }
+
+    /// Makes a request and returns its result. Notifications on the way are passed over.
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.to.write_all(format!("{message}\n").as_bytes()).await?;
+        self.to.flush().await?;
+        loop {
+            let mut line = String::new();
+            if self.from.read_line(&mut line).await? == 0 {
+                bail!("the hub has gone away");
+            }
+            let mut answer: Value =
+                serde_json::from_str(&line).context("the hub answered with what is not JSON")?;
+            if answer.get("id") != Some(&json!(id)) {
+                continue;
+            }
+            if let Some(error) = answer.get("error") {
+                let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
+                return Err(anyhow!("{message}"));
+            }
+            return Ok(answer["result"].take());
+        }
+    }
+
+    /// Lists everything under `key`, page by page.
+    pub(crate) async fn list(&mut self, method: &str, key: &str) -> Result<Vec<Value>> {
+        let (mut items, mut params) = (Vec::new(), json!({}));
+        loop {
+            let mut page = self.request(method, params).await?;
+            if let Value::Array(more) = page[key].take() {
+                items.extend(more);
+            }
+            match page.get("nextCursor") {
+                Some(cursor) => params = json!({ "cursor": cursor }),
+                None => return Ok(items),
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `portcullis serve`: the hub, over HTTP and the local socket.
+
+use super::{block_on, open, told_to_end};
+use crate::BadUsage;
+use crate::compose::{self, Bound, Composed, compose};
+use crate::config::{Config, Loaded};
+use crate::home::Home;
+use crate::install::{ClientApp, Endpoint, Transport};
+use crate::{logging, print, reload};
+use anyhow::{Context, Result, anyhow};
+use portcullis_core::{EffectSet, Secret};
+use portcullis_server::identity::NewClient;
+use portcullis_server::local::{self, Claim};
+use portcullis_server::{http, identity};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// The name of the client that the first start makes.
+const FIRST_CLIENT: &str = "default";
+
+pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
+    let (home, loaded) = open(home)?;
+    let log_level = logging::start(loaded.config.logging);
+    for warning in &loaded.warnings {
+        tracing::warn!(target: "config", "{warning}");
+    }
+    let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? else {
+        let path = home.path().display();
+        let reason =
+            format!("a hub already runs on `{path}`; stop it, or choose another home with `--home DIR`");
+        return Err(anyhow!(reason));
+    };
+    raise_open_files(loaded.config.limits.connections_max);
+    block_on(serve(home, loaded, log_level, claim, json))?
+}
+
+/// Files that the hub itself has open, besides one for each connection.
+const OWN_FILES: u64 = 256;
+
+/// Asks for as many open files as connections are allowed. The usual default of 1,024 is for programs that use `select`.
+fn raise_open_files(connections_max: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = connections_max as u64 + OWN_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|current| *current < wanted) else { return };
+    let possible = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted {
+        tracing::warn!(target: "hub", current, wanted, "Fewer files can be open than `limits.connections_max` needs.");
+    }
+}
+
+async fn serve(
+    home: Home,
+    loaded: Loaded,
+    log_level: logging::LogLevel,
+    claim: Claim,
+    json: bool,
+) -> Result<ExitCode> {
+    let Loaded { config, path, .. } = loaded;
+    let listener = listen(&config).await?;
+    let address = listener.local_addr()?;
+    let composed = Arc::new(compose(&home, &config)?);
+    let socket = claim.listen().context("the local socket")?;
+    let token = first_client(&composed)?;
+    let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
+    let bound = Bound { address, allowed };
+
+    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone()));
+    let serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
+    let grace = config.limits.shutdown_grace;
+    let greeting =
+        Greeting { home: &home, config_path: path.as_deref(), url: format!("http://{address}/mcp"), token };
+    greeting.print(&config, json);
+    tokio::spawn(reload::watch(home.clone(), composed.clone(), config.clone(), Some(bound), log_level));
+
+    told_to_end().await?;
+    tracing::info!(target: "hub", "Shutting down; calls under way are finished first. Once more to end at once.");
+    let ended = async {
+        let all_done = composed.hub.shut_down(grace).await;
+        let _ = tokio::join!(serving_http, serving_socket);
+        all_done
+    };
+    tokio::select! {
+        all_done = ended => {
+            if !all_done {
+                tracing::warn!(target: "hub", grace_secs = grace.as_secs(), "Some calls did not finish in time.");
+            }
+        }
+        _ = told_to_end() => tracing::warn!(target: "hub", "Ended at once."),
+    }
+    drop(claim);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn listen(config: &Config) -> Result<TcpListener> {
+    let address = config.http.listen;
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "{address} is in use by another program; choose a port with MCP_HTTP_PORT or `http.listen`"
+        ),
+        _ => BadUsage(format!("cannot listen on {address}: {error}; see `http.listen`")).into(),
+    })
+}
+
+/// Makes a client where there is none, so that the first start ends with something that works.
+fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
+    if composed.identity.health().is_err() || !composed.identity.is_empty() {
+        return Ok(None);
+    }
+    let new = NewClient {
+        name: FIRST_CLIENT.to_owned(),
+        allow: vec!["*".to_owned()],
+        effects: EffectSet::ALL,
+        expires_in: None,
+    };
+    match composed.identity.add(new) {
+        Ok((_, token)) => Ok(Some(token)),
+        // Another process was faster; its token was shown there.
+        Err(identity::IdentityError::Taken(_)) => Ok(None),
+        Err(error) => Err(error).context("the first client"),
+    }
+}
+
+struct Greeting<'a> {
+    home: &'a Home,
+    config_path: Option<&'a Path>,
+    url: String,
+    token: Option<Secret<String>>,
+}
+
+impl Greeting<'_> {
+    fn print(&self, config: &Config, json: bool) {
+        if json {
+            print::json(&serde_json::json!({
+                "url": self.url,
+                "home": self.home.path(),
+                "config": self.config_path,
+                "token": self.token.as_ref().map(Secret::expose),
+            }));
+            return;
+        }
+        print::out(self.text(config));
+    }
+
+    fn text(&self, config: &Config) -> String {
+        let home = self.home.path().display();
+        let settings = match self.config_path {
+            Some(path) => path.display().to_string(),
+            None => "defaults; `portcullis init` writes a file to change them".to_owned(),
+        };
+        let mut text = format!(
+            "Portcullis {} is ready.\n\n  MCP      {}\n  data     {home}\n  files    {}\n  config   {settings}\n",
+            env!("CARGO_PKG_VERSION"),
+            self.url,
+            config.workspace.data_dir().display(),
+        );
+        let Some(token) = &self.token else {
+            text.push_str("\nAdd a client: portcullis clients add NAME [--install cursor]\n");
+            return text;
+        };
+        text.push_str(&format!(
+            "  token    {}   (client `{FIRST_CLIENT}`, shown only now)\n",
+            token.expose()
+        ));
+        let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, token);
+        text.push_str("\nTry it:\n\n");
+        text.push_str(&format!(
+            "  curl -s {} -H 'Authorization: Bearer {}' \\\n    -H 'Content-Type: application/json' -d '{}'\n",
+            self.url,
+            token.expose(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+        ));
+        for (transport, heading) in
+            [(Transport::Stdio, "On stdio, without a token"), (Transport::Http, "Over HTTP, with the token")]
+        {
+            text.push_str(&format!("\n== {heading} ==\n"));
+            for app in ClientApp::ALL {
+                let name = app.title();
+                text.push_str(&match app.note(transport) {
+                    Some(note) => format!("\n# {name}: {note}\n"),
+                    None => format!("\n# {name}\n{}", app.snippet(transport, &endpoint)),
+                });
+            }
+        }
+        text.push_str("\nTo write one of these for you: portcullis clients add NAME --install cursor\n");
+        text
+    }
+}

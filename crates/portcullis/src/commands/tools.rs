@@ -1,0 +1,75 @@
+//! `portcullis tools`: list the tools, or call one, through every guard.
+
+use super::link::Link;
+use super::{block_on, open};
+use crate::cli::{ToolsArgs, ToolsCommand};
+use crate::{BadUsage, logging, print};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How much is read from standard input for arguments.
+const ARGUMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result<ExitCode> {
+    let (home, loaded) = open(home)?;
+    logging::start(crate::config::Logging { level: crate::config::Level::Warn, ..loaded.config.logging });
+    let command = args.command.unwrap_or(ToolsCommand::List);
+    block_on(async {
+        let mut link = Link::open(&home, &loaded.config).await?;
+        match command {
+            ToolsCommand::List => list(&mut link, as_json).await,
+            ToolsCommand::Call { name, arguments } => call(&mut link, &name, &arguments, as_json).await,
+        }
+    })?
+}
+
+async fn list(link: &mut Link, as_json: bool) -> Result<ExitCode> {
+    let tools = link.list("tools/list", "tools").await?;
+    if as_json {
+        print::json(&Value::Array(tools));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![vec!["TOOL".to_owned(), "EFFECT".to_owned(), "WHAT IT DOES".to_owned()]];
+    for tool in &tools {
+        let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+        rows.push(vec![text("name"), effect(tool).to_owned(), text("title")]);
+    }
+    print::out(print::table(&rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn effect(tool: &Value) -> &'static str {
+    let hint = |name: &str| tool["annotations"][name].as_bool().unwrap_or(false);
+    match (hint("readOnlyHint"), hint("destructiveHint")) {
+        (true, _) => "read",
+        (false, true) => "write",
+        (false, false) => "create",
+    }
+}
+
+async fn call(link: &mut Link, name: &str, arguments: &str, as_json: bool) -> Result<ExitCode> {
+    let mut text = arguments.to_owned();
+    if arguments == "-" {
+        text.clear();
+        std::io::stdin().take(ARGUMENTS_BYTES_MAX).read_to_string(&mut text).context("standard input")?;
+    }
+    let arguments = portcullis_core::json::parse_strict(&text)
+        .map_err(|error| BadUsage(format!("the arguments are not a JSON object: {error}")))?;
+    let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
+    let failed = result["isError"].as_bool().unwrap_or(false);
+    if as_json {
+        print::json(&result);
+    } else {
+        for content in result["content"].as_array().into_iter().flatten() {
+            match content["text"].as_str() {
+                Some(text) if failed => print::note(text),
+                Some(text) => print::line(text),
+                None => print::line(content.to_string()),
+            }
+        }
+    }
+    Ok(ExitCode::from(u8::from(failed)))
+}

@@ -1,0 +1,201 @@
+//! Puts a hub together from its configuration. The only file that sees every crate.
+
+use crate::config::{self, Config};
+use crate::home::{Home, make_private};
+use anyhow::{Context, Result};
+use portcullis_core::{Caller, Client, Clock, Gate, Origin, Registry, SystemClock, ToolDef};
+use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
+use portcullis_server::http::{Allowed, LiveAllowed};
+use portcullis_server::identity::Directory;
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_tools::ToolsConfig;
+use portcullis_wire::era::ServerFace;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What agents are told when they connect.
+const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
+`workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
+
+/// A hub, and what is needed to change it while it runs.
+pub(crate) struct Composed {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) identity: Arc<Directory>,
+    pub(crate) handles: Handles,
+    pub(crate) health: Arc<ConfigHealth>,
+}
+
+/// Whether the configuration on disk is the one in force.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigHealth(Mutex<Option<String>>);
+
+impl ConfigHealth {
+    pub(crate) fn set(&self, problem: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    fn state(&self) -> Result<(), String> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(problem) => Err(problem.clone()),
+        }
+    }
+}
+
+struct Known(Arc<Directory>);
+
+impl Authenticate for Known {
+    fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>> {
+        self.0.authenticate(token?)
+    }
+}
+
+struct HubOps {
+    handles: Handles,
+    identity: Arc<Directory>,
+    config: Arc<ConfigHealth>,
+    ai_data: PathBuf,
+}
+
+impl Ops for HubOps {
+    fn readiness(&self) -> Vec<Readiness> {
+        let workspace = match std::fs::metadata(&self.ai_data) {
+            Ok(metadata) if metadata.is_dir() => Ok(()),
+            Ok(_) => Err("the workspace is not a folder".to_owned()),
+            Err(error) => Err(format!("the workspace cannot be reached: {error}")),
+        };
+        vec![
+            Readiness { component: "audit", state: self.handles.audit.health() },
+            Readiness { component: "clients", state: self.identity.health() },
+            Readiness { component: "config", state: self.config.state() },
+            Readiness { component: "workspace", state: workspace },
+        ]
+    }
+
+    fn metrics(&self, sessions: &SessionCounts) -> String {
+        for transport in ["http", "sse", "stdio", "socket"] {
+            let open = sessions.get(transport).copied().unwrap_or_default();
+            self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
+        }
+        self.handles.metrics.encode()
+    }
+}
+
+/// Returns the native tools of a hub with default settings, as a client that may do everything sees them.
+pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let config = Config::load(folder.path(), &|_| None)?.config;
+    let (gate, _) = guarded(&config, Arc::new(SystemClock))?;
+    let caller = Caller { client: local_client(&config), origin: Origin::Admin };
+    Ok(gate.tools(&caller)?)
+}
+
+/// Puts the guards before the native tools.
+fn guarded(config: &Config, clock: Arc<dyn Clock>) -> Result<(Gate, Handles)> {
+    let registry = Registry::default();
+    let tools = ToolsConfig {
+        workspace_root: config.workspace.data_dir(),
+        prompts_dir: config.prompts.path.clone(),
+        workspace: config.workspace.enabled,
+        memory: config.memory.enabled,
+    };
+    portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let settings = GuardSettings {
+        rate: rate(config),
+        policy: policy(config),
+        secrets: Vec::new(),
+        audit_dir: config.workspace.secure_dir().join("audit"),
+    };
+    Ok(portcullis_guard::stack(registry, settings, clock)?)
+}
+
+/// Builds the hub. Needs a runtime.
+pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
+    let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
+    make_private(&secure)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
+    let (gate, handles) = guarded(config, clock.clone())?;
+    let health = Arc::new(ConfigHealth::default());
+    let ops =
+        HubOps { handles: handles.clone(), identity: identity.clone(), config: health.clone(), ai_data };
+    let hub = Hub::new(HubParts {
+        gate: Arc::new(gate),
+        identity: Arc::new(Known(identity.clone())),
+        local_client: local_client(config),
+        ops: Arc::new(ops),
+        clock,
+        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: false },
+        limits: limits(config),
+    })
+    .with_context(|| format!("the hub of `{}`", home.path().display()))?;
+    Ok(Composed { hub, identity, handles, health })
+}
+
+impl Composed {
+    /// Puts a changed configuration in force, as far as that goes without a restart.
+    pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
+        self.handles.apply(rate(config), policy(config));
+        self.hub.set_local_client(local_client(config));
+        if let Some(bound) = http {
+            bound.allowed.store(Arc::new(allowed(bound.address, config)));
+        }
+        self.health.set(None);
+    }
+}
+
+/// Where the hub listens, and who may come there.
+#[derive(Clone)]
+pub(crate) struct Bound {
+    pub(crate) address: SocketAddr,
+    pub(crate) allowed: LiveAllowed,
+}
+
+/// Returns what a listener at `address` answers to.
+pub(crate) fn allowed(address: SocketAddr, config: &Config) -> Allowed {
+    Allowed::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
+}
+
+fn local_client(config: &Config) -> Arc<Client> {
+    Arc::new(Client { name: config.stdio.client.clone(), scope: config.stdio.scope.clone() })
+}
+
+fn rate(config: &Config) -> RateSettings {
+    let at_least_one = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+    RateSettings {
+        per_second: at_least_one(config.rate_limit.requests_per_second),
+        burst: at_least_one(config.rate_limit.burst),
+    }
+}
+
+fn policy(config: &Config) -> Policy {
+    let rules = config.policy.iter().enumerate().map(|(at, rule)| Rule {
+        name: format!("policy[{at}]"),
+        clients: rule.clients.clone(),
+        tools: rule.tools.clone(),
+        origins: Some(rule.origins.clone()),
+        effects: Some(rule.effects),
+        reach: rule.reach,
+        decision: match rule.decision {
+            config::Verdict::Allow => Verdict::Allow,
+            config::Verdict::Ask => Verdict::Ask,
+            config::Verdict::Deny => Verdict::Deny,
+        },
+    });
+    Policy { rules: rules.collect() }
+}
+
+fn limits(config: &Config) -> HubLimits {
+    let limits = &config.limits;
+    HubLimits {
+        line_bytes_max: limits.line_bytes_max,
+        body_bytes_max: limits.body_bytes_max,
+        sessions_max: limits.sessions_max,
+        sessions_per_client_max: limits.sessions_per_client_max,
+        session_idle: limits.session_idle,
+        in_flight_max: limits.in_flight_max,
+        connections_max: limits.connections_max,
+    }
+}

@@ -1,0 +1,277 @@
+//! The configuration: what was written, checked, and what it means.
+//!
+//! One file in the home folder. It is read strictly: whatever is wrong is told at once, each with its
+//! place, and a hub does not start on half of a configuration. Nothing here is `Serialize`; the shape of
+//! the file is private to this module, and everyone else sees [`Config`].
+
+mod check;
+mod example;
+mod meaning;
+mod problem;
+mod read;
+mod written;
+
+pub use check::schema;
+pub use example::example;
+pub use problem::{ConfigErrors, Problem};
+
+use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
+use problem::Finding;
+use read::Document;
+use serde_json::json;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use written::Written;
+
+/// Replaces the port of `http.listen`.
+const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
+
+/// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
+const NEED_RESTART: [&str; 15] = [
+    "http.listen",
+    "logging.format",
+    "workspace.path",
+    "workspace.enabled",
+    "memory.enabled",
+    "prompts.path",
+    "stdio.client",
+    "limits.line_bytes_max",
+    "limits.body_bytes_max",
+    "limits.connections_max",
+    "limits.in_flight_max",
+    "limits.sessions_max",
+    "limits.sessions_per_client_max",
+    "limits.session_idle_secs",
+    "limits.shutdown_grace_secs",
+];
+
+/// Where environment variables come from; a test brings its own.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// What a file means, complete with defaults.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub http: Http,
+    pub rate_limit: RateLimit,
+    pub logging: Logging,
+    pub workspace: Workspace,
+    pub memory: Memory,
+    pub prompts: Prompts,
+    pub stdio: Stdio,
+    pub limits: Limits,
+    /// First match wins.
+    pub policy: Vec<Rule>,
+    /// What it was made from, to compare two configurations key by key.
+    written: Written,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    pub listen: SocketAddr,
+    /// In lower case, with a port where one was given.
+    pub allowed_hosts: Vec<String>,
+    /// In lower case: `scheme://host[:port]`.
+    pub allowed_origins: Vec<String>,
+}
+
+/// Both are at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    pub requests_per_second: u32,
+    pub burst: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logging {
+    pub level: Level,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// Absolute if the home folder is.
+    pub path: PathBuf,
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompts {
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+pub struct Stdio {
+    pub client: String,
+    pub scope: Scope,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub line_bytes_max: usize,
+    pub body_bytes_max: usize,
+    pub connections_max: usize,
+    pub in_flight_max: usize,
+    pub sessions_max: usize,
+    pub sessions_per_client_max: usize,
+    pub session_idle: Duration,
+    pub shutdown_grace: Duration,
+}
+
+/// One rule of the policy. It matches when every part does.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub tools: Pattern,
+    pub clients: Pattern,
+    pub origins: Vec<Origin>,
+    pub effects: EffectSet,
+    /// `None` is any.
+    pub reach: Option<Reach>,
+    pub decision: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// A configuration, and where it came from.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// `None` if there is no file and everything is as by default.
+    pub path: Option<PathBuf>,
+    /// What is allowed but should be looked at.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads the configuration in a home folder. No file means the defaults.
+    pub fn load(home: &Path, env: Environment<'_>) -> Result<Loaded, ConfigErrors> {
+        let Some(source) = read::find(home)? else {
+            let (config, warnings) = Config::of("defaults", &Document::empty(), home, env)?;
+            return Ok(Loaded { config, path: None, warnings });
+        };
+        let document = read::parse(source.name, &source.text)?;
+        let (config, mut warnings) = Config::of(source.name, &document, home, env)?;
+        if source.writable_by_all {
+            let advice =
+                format!("anyone on this machine can change it; `chmod o-w {}`", source.path.display());
+            warnings.insert(0, format!("{}: {advice}", source.name));
+        }
+        Ok(Loaded { config, path: Some(source.path), warnings })
+    }
+
+    /// Names the settings that differ between two configurations and are read only at the start.
+    pub fn diff_needs_restart(&self, other: &Config) -> Vec<&'static str> {
+        let (mine, theirs) = (json!(self.written), json!(other.written));
+        let differs = |key: &&str| {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            mine.pointer(&pointer) != theirs.pointer(&pointer)
+        };
+        NEED_RESTART.into_iter().filter(differs).collect()
+    }
+
+    fn of(
+        place: &str,
+        document: &Document,
+        home: &Path,
+        env: Environment<'_>,
+    ) -> Result<(Config, Vec<String>), ConfigErrors> {
+        let (mut written, mut findings) = check::check(&document.value)?;
+        let port_problem = override_port(&mut written, env).err();
+        let (config, more) = meaning::meaning(written, home, env);
+        // A key that was left out for its shape has its default here, which is not what the user wrote.
+        findings.extend(more);
+        if findings.is_empty() && port_problem.is_none() {
+            let warnings = config.warnings(place);
+            return Ok((config, warnings));
+        }
+        let problem = |finding: Finding| Problem {
+            place: place.to_owned(),
+            line: document.line(&finding.pointer),
+            text: finding.text,
+        };
+        let mut problems: Vec<Problem> = findings.into_iter().map(problem).collect();
+        problems.sort_by_key(|problem| problem.line);
+        problems.extend(port_problem);
+        Err(ConfigErrors::new(problems))
+    }
+
+    fn warnings(&self, place: &str) -> Vec<String> {
+        let listen = self.http.listen;
+        if listen.ip().is_loopback() {
+            return Vec::new();
+        }
+        vec![format!(
+            "{place}: `http.listen` is {listen}, which other machines can reach; tokens travel unencrypted, so put TLS in front"
+        )]
+    }
+}
+
+impl Workspace {
+    /// Returns the only folder that tools can reach.
+    pub fn data_dir(&self) -> PathBuf {
+        self.path.join("ai-data")
+    }
+
+    /// Returns the folder that no tool can reach.
+    pub fn secure_dir(&self) -> PathBuf {
+        self.path.join("secure")
+    }
+}
+
+impl Level {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+            Level::Trace => "trace",
+        }
+    }
+}
+
+/// Takes the port from the environment. An empty variable counts as none.
+fn override_port(written: &mut Written, env: Environment<'_>) -> Result<(), Problem> {
+    let Some(text) = env(PORT_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(()) };
+    let text = text.to_string_lossy();
+    let Ok(port) = text.parse::<u16>() else {
+        let shown = portcullis_core::json::printable(&text);
+        let text = format!("`{PORT_VARIABLE}` is \"{shown}\", expected a port, 0 to 65535");
+        return Err(Problem { place: "environment".to_owned(), line: None, text });
+    };
+    // An address that cannot be read is reported as it was written.
+    if let Ok(mut listen) = written.http.listen.parse::<SocketAddr>() {
+        listen.set_port(port);
+        written.http.listen = listen.to_string();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The file that `portcullis init` writes: every key with its default, commented out.
+
+use super::check::schema;
+use serde_json::Value;
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Portcullis configuration.
+#
+# Every setting is shown with its default: take the `#` in front of it away to change it.
+# An unknown key is an error, so a slip is noticed. `portcullis doctor` checks this file.
+";
+
+/// Rules have no default to show. Two marks in front keep this apart from the settings.
+const RULES: &str = r#"## [[policy]]
+## tools = ["workspace_*"]        # globs over names
+## clients = ["*"]                # globs over clients
+## origins = ["client"]           # client, schedule, script, chat, admin
+## effects = ["write", "destroy"] # read, create, write, destroy
+## reach = "local"                # local or outside; both if left out
+## decision = "ask"               # allow, ask or deny
+"#;
+
+/// Returns the commented example, made from the schema.
+pub fn example() -> String {
+    let schema = schema();
+    let mut text = HEAD.to_owned();
+    for (name, node) in schema["properties"].as_object().into_iter().flatten() {
+        let about = node["description"].as_str().unwrap_or_default();
+        if let Some(keys) = node["properties"].as_object() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\n# {about}\n[{name}]");
+            for (key, node) in keys {
+                let about =
+                    node["description"].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
+                let _ = writeln!(text, "# {about}\n#{key} = {}", toml_of(&node["default"]));
+            }
+        } else if node["type"] == "array" {
+            let _ = write!(text, "\n# {about}\n{RULES}");
+        }
+    }
+    text
+}
+
+/// Returns a default in TOML. Defaults are plain values and lists of them, which TOML writes as JSON does.
+fn toml_of(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", ")),
+        plain => plain.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::check;
+    use super::super::read;
+    use super::super::tests::keys;
+    use super::super::written::Written;
+    use super::*;
+
+    fn parsed(toml: &str) -> Written {
+        let document = read::parse("portcullis.toml", toml).unwrap();
+        let (written, findings) = check(&document.value).unwrap();
+        assert!(findings.is_empty(), "{findings:?}");
+        written
+    }
+
+    #[test]
+    fn the_example_shows_every_key_and_its_default() {
+        let example = example();
+        assert_eq!(parsed(&example), Written::default());
+        let uncommented: String = example
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(setting) if !setting.is_empty() && !setting.starts_with([' ', '#']) => {
+                    format!("{setting}\n")
+                }
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        assert_eq!(parsed(&uncommented), Written::default());
+        let document = read::parse("portcullis.toml", &uncommented).unwrap();
+        for key in keys().iter().filter(|key| *key != "policy") {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            assert!(document.value.pointer(&pointer).is_some(), "{key} is missing");
+        }
+        // The rule that is shown is a good one too, and names every key that a rule has.
+        let rule: String = example
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(parsed(&rule).policy.len(), 1);
+        for key in schema()["properties"]["policy"]["items"]["properties"].as_object().unwrap().keys() {
+            assert!(rule.contains(&format!("{key} = ")), "{key}");
+        }
+        insta::assert_snapshot!(example, @r#"
+        # Portcullis configuration.
+        #
+        # Every setting is shown with its default: take the `#` in front of it away to change it.
+        # An unknown key is an error, so a slip is noticed. `portcullis doctor` checks this file.
+
+        # HTTP: where `portcullis serve` listens, and which web pages may talk to it.
+        [http]
+        # Address and port to listen on; MCP_HTTP_PORT changes the port.
+        #listen = "127.0.0.1:3000"
+        # Names besides localhost under which clients reach the hub (the Host header).
+        #allowed_hosts = []
+        # Web pages that may call the hub from a browser (the Origin header).
+        #allowed_origins = []
+
+        # How many requests one client may make.
+        [rate_limit]
+        # Requests per second and client, on average.
+        #requests_per_second = 10
+        # Requests that a client may make at once after a quiet time.
+        #burst = 20
+
+        # What the hub says on standard error.
+        [logging]
+        # The least important message that is shown: error, warn, info, debug or trace.
+        #level = "info"
+        # text for people, json for log collectors.
+        #format = "text"
+
+        # Files that tools may work on.
+        [workspace]
+        # Folder that holds ai-data/ and secure/; relative to the home folder.
+        #path = "workspace"
+        # Whether the workspace_* tools exist.
+        #enabled = true
+
+        # Notes that outlive a conversation.
+        [memory]
+        # Whether the memory_* tools exist.
+        #enabled = true
+
+        # Prompt templates.
+        [prompts]
+        # Folder of prompt templates; relative to the home folder.
+        #path = "prompts"
+
+        # The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
+        [stdio]
+        # Name of the client in rules and in the audit log.
+        #client = "local"
+        # Globs over the names that it may use.
+        #allow = ["*"]
+        # What it may do at most: read, create, write, destroy.
+        #effects = ["read", "create", "write", "destroy"]
+
+        # Bounds of the server. The defaults suit one machine and its people.
+        [limits]
+        # Longest message on stdio, in bytes.
+        #line_bytes_max = 4194304
+        # Largest HTTP request body, in bytes.
+        #body_bytes_max = 4194304
+        # HTTP connections open at the same time.
+        #connections_max = 4000
+        # Calls under way at the same time on one connection or in one session.
+        #in_flight_max = 256
+        # Sessions open at the same time.
+        #sessions_max = 10000
+        # Sessions that one client may have open.
+        #sessions_per_client_max = 2000
+        # Seconds without a request after which a session ends.
+        #session_idle_secs = 1800
+        # Seconds that calls under way get to finish when the hub stops.
+        #shutdown_grace_secs = 10
+
+        # Rules, first match wins; a call that no rule matches is decided by what it does.
+        ## [[policy]]
+        ## tools = ["workspace_*"]        # globs over names
+        ## clients = ["*"]                # globs over clients
+        ## origins = ["client"]           # client, schedule, script, chat, admin
+        ## effects = ["write", "destroy"] # read, create, write, destroy
+        ## reach = "local"                # local or outside; both if left out
+        ## decision = "ask"               # allow, ask or deny
+        "#);
+    }
+}

@@ -1,0 +1,221 @@
+//! From what was written to what it means.
+
+use super::problem::Finding;
+use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
+use super::{
+    Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit, Rule, Stdio,
+    Verdict, Workspace,
+};
+use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Collects what is wrong and goes on, so that all of it is told at once.
+struct Checks<'a> {
+    home: &'a Path,
+    env: Environment<'a>,
+    findings: Vec<Finding>,
+}
+
+/// Reads the meaning. The result is good only if there are no findings.
+pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (Config, Vec<Finding>) {
+    let mut checks = Checks { home, env, findings: Vec::new() };
+    let config = Config {
+        http: checks.http(&written.http),
+        rate_limit: RateLimit {
+            requests_per_second: written.rate_limit.requests_per_second,
+            burst: written.rate_limit.burst,
+        },
+        logging: Logging { level: level(written.logging.level), format: format(written.logging.format) },
+        workspace: Workspace {
+            path: checks.path("/workspace/path", &written.workspace.path),
+            enabled: written.workspace.enabled,
+        },
+        memory: Memory { enabled: written.memory.enabled },
+        prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
+        stdio: checks.stdio(&written.stdio),
+        limits: checks.limits(&written.limits),
+        policy: written.policy.iter().enumerate().map(|(index, rule)| checks.rule(index, rule)).collect(),
+        written,
+    };
+    (config, checks.findings)
+}
+
+impl Checks<'_> {
+    fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
+        self.findings.push(Finding::unexpected(pointer, &json!(value), expected));
+    }
+
+    fn http(&mut self, http: &written::Http) -> Http {
+        let listen = http.listen.parse::<SocketAddr>().unwrap_or_else(|_| {
+            self.unexpected("/http/listen", &http.listen, "an address like 127.0.0.1:3000");
+            (Ipv4Addr::LOCALHOST, 0).into()
+        });
+        for (index, host) in http.allowed_hosts.iter().enumerate() {
+            if !is_host(host) {
+                let pointer = format!("/http/allowed_hosts/{index}");
+                self.unexpected(&pointer, host, "a host name like hub.example.com, with :port if needed");
+            }
+        }
+        for (index, origin) in http.allowed_origins.iter().enumerate() {
+            if !is_origin(origin) {
+                let pointer = format!("/http/allowed_origins/{index}");
+                self.unexpected(&pointer, origin, "an origin like https://app.example.com, without a path");
+            }
+        }
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Http {
+            listen,
+            allowed_hosts: lower(&http.allowed_hosts),
+            allowed_origins: lower(&http.allowed_origins),
+        }
+    }
+
+    fn stdio(&mut self, stdio: &written::Stdio) -> Stdio {
+        if !portcullis_server::identity::is_client_name(&stdio.client) {
+            let expected = "a name of a-z, 0-9, `-` and `_`, 1 to 64 characters";
+            self.unexpected("/stdio/client", &stdio.client, expected);
+        }
+        let scope =
+            Scope { allow: self.pattern("/stdio/allow", &stdio.allow), effects: effects(&stdio.effects) };
+        Stdio { client: stdio.client.clone(), scope }
+    }
+
+    fn limits(&mut self, limits: &written::Limits) -> Limits {
+        if limits.sessions_per_client_max > limits.sessions_max {
+            let expected = format!("at most `limits.sessions_max`, {}", limits.sessions_max);
+            let value = json!(limits.sessions_per_client_max);
+            self.findings.push(Finding::unexpected("/limits/sessions_per_client_max", &value, &expected));
+        }
+        Limits {
+            line_bytes_max: limits.line_bytes_max,
+            body_bytes_max: limits.body_bytes_max,
+            connections_max: limits.connections_max,
+            in_flight_max: limits.in_flight_max,
+            sessions_max: limits.sessions_max,
+            sessions_per_client_max: limits.sessions_per_client_max,
+            session_idle: Duration::from_secs(limits.session_idle_secs),
+            shutdown_grace: Duration::from_secs(limits.shutdown_grace_secs),
+        }
+    }
+
+    fn rule(&mut self, index: usize, rule: &written::Rule) -> Rule {
+        Rule {
+            tools: self.pattern(&format!("/policy/{index}/tools"), &rule.tools),
+            clients: self.pattern(&format!("/policy/{index}/clients"), &rule.clients),
+            origins: rule.origins.iter().copied().map(origin).collect(),
+            effects: effects(&rule.effects),
+            reach: rule.reach.map(reach),
+            decision: verdict(rule.decision),
+        }
+    }
+
+    fn pattern(&mut self, pointer: &str, globs: &[String]) -> Pattern {
+        Pattern::new(globs).unwrap_or_else(|error| {
+            let before = self.findings.len();
+            // One by one, to name each bad one.
+            for (index, glob) in globs.iter().enumerate() {
+                if let Err(PatternError::Bad { reason, .. }) = Pattern::new(&[glob]) {
+                    let expected = format!("a glob like workspace_*: {reason}");
+                    self.unexpected(&format!("{pointer}/{index}"), glob, &expected);
+                }
+            }
+            if self.findings.len() == before {
+                self.findings.push(Finding { pointer: pointer.to_owned(), text: error.to_string() });
+            }
+            Pattern::any()
+        })
+    }
+
+    /// Resolves a path against the home folder; `~/` is the user's own.
+    fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
+        if text.contains('\0') {
+            self.unexpected(pointer, text, "a path");
+        }
+        let below_user = text.strip_prefix("~/").or_else(|| (text == "~").then_some(""));
+        match (below_user, (self.env)("HOME")) {
+            (None, _) => self.home.join(text),
+            (Some(below), Some(user)) if !user.is_empty() => Path::new(&user).join(below),
+            (Some(_), _) => {
+                self.unexpected(pointer, text, "a path without `~`, because HOME is not set");
+                self.home.join(text)
+            }
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        // An IPv6 address in brackets has colons of its own.
+        Some((name, port)) if !text.ends_with(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
+    let name_fits = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !name.is_empty() && name.chars().all(plain),
+    };
+    name_fits && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_origin(text: &str) -> bool {
+    let scheme_fits = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
+    };
+    text.split_once("://").is_some_and(|(scheme, host)| scheme_fits(scheme) && is_host(host))
+}
+
+fn effects(names: &[EffectName]) -> EffectSet {
+    let effect = |name: &EffectName| match name {
+        EffectName::Read => Effect::Read,
+        EffectName::Create => Effect::Create,
+        EffectName::Write => Effect::Write,
+        EffectName::Destroy => Effect::Destroy,
+    };
+    names.iter().map(effect).collect()
+}
+
+fn origin(name: OriginName) -> Origin {
+    match name {
+        OriginName::Client => Origin::Client,
+        OriginName::Schedule => Origin::Schedule,
+        OriginName::Script => Origin::Script,
+        OriginName::Chat => Origin::Chat,
+        OriginName::Admin => Origin::Admin,
+    }
+}
+
+fn reach(name: ReachName) -> Reach {
+    match name {
+        ReachName::Local => Reach::Local,
+        ReachName::Outside => Reach::Outside,
+    }
+}
+
+fn verdict(name: DecisionName) -> Verdict {
+    match name {
+        DecisionName::Allow => Verdict::Allow,
+        DecisionName::Ask => Verdict::Ask,
+        DecisionName::Deny => Verdict::Deny,
+    }
+}
+
+fn level(name: LevelName) -> Level {
+    match name {
+        LevelName::Error => Level::Error,
+        LevelName::Warn => Level::Warn,
+        LevelName::Info => Level::Info,
+        LevelName::Debug => Level::Debug,
+        LevelName::Trace => Level::Trace,
+    }
+}
+
+fn format(name: FormatName) -> LogFormat {
+    match name {
+        FormatName::Text => LogFormat::Text,
+        FormatName::Json => LogFormat::Json,
+    }
+}

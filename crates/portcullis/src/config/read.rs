@@ -1,0 +1,327 @@
+//! Finding the file and reading it: TOML, YAML or JSON into one kind of value, with the lines of its keys.
+
+use super::problem::{ConfigErrors, PROBLEMS_MAX, Problem, join, key_path};
+use portcullis_core::json::{is_invisible, parse_strict, printable};
+use rustix::fs::OFlags;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// The names a configuration may have; one of them at most.
+const FILE_NAMES: [&str; 4] = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
+/// Far beyond any configuration that a person wrote.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// How much of a reader's message is passed on.
+const MESSAGE_CHARS_MAX: usize = 300;
+const WRITABLE_BY_ALL: u32 = 0o002;
+
+/// A file's contents.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    pub(super) value: Value,
+    /// By JSON pointer. Empty for JSON, whose reader does not tell.
+    lines: HashMap<String, usize>,
+}
+
+impl Document {
+    pub(super) fn empty() -> Document {
+        Document { value: Value::Object(Map::new()), lines: HashMap::new() }
+    }
+
+    /// Returns the line of a key, or of the nearest thing around it that has one.
+    pub(super) fn line(&self, pointer: &str) -> Option<usize> {
+        let mut pointer = pointer;
+        loop {
+            if let Some(line) = self.lines.get(pointer) {
+                return Some(*line);
+            }
+            pointer = &pointer[..pointer.rfind('/')?];
+        }
+    }
+}
+
+/// A file that was found and read, but not understood yet.
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    pub(super) writable_by_all: bool,
+}
+
+/// Finds the one configuration in a home folder and reads it.
+pub(super) fn find(home: &Path) -> Result<Option<Source>, ConfigErrors> {
+    let exists = |name: &&str| std::fs::symlink_metadata(home.join(name)).is_ok();
+    let found: Vec<&'static str> = FILE_NAMES.into_iter().filter(exists).collect();
+    let name = match found.as_slice() {
+        [] => return Ok(None),
+        [name] => *name,
+        [first, others @ ..] => {
+            let others = others.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
+            return Err(ConfigErrors::one(*first, format!("there is also {others}; keep one of them")));
+        }
+    };
+    let path = home.join(name);
+    // Opening a pipe would wait for a writer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let unreadable = |e: io::Error| ConfigErrors::one(name, format!("cannot be read: {e}"));
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(ConfigErrors::one(name, "is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(ConfigErrors::one(name, format!("is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let text = "is not UTF-8 text".to_owned();
+        ConfigErrors { problems: vec![Problem { place: name.to_owned(), line: Some(line), text }] }
+    })?;
+    Ok(Some(Source { path, name, text, writable_by_all: metadata.mode() & WRITABLE_BY_ALL != 0 }))
+}
+
+/// Parses a file by the ending of its name.
+pub(super) fn parse(name: &str, text: &str) -> Result<Document, ConfigErrors> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let parsed = match name.rsplit('.').next() {
+        Some("toml") => parse_toml(text),
+        Some("yaml" | "yml") => parse_yaml(text),
+        _ => parse_json(text),
+    };
+    parsed.map_err(|faults| {
+        let problem = |(line, text)| Problem { place: name.to_owned(), line, text };
+        ConfigErrors::new(faults.into_iter().map(problem).collect())
+    })
+}
+
+type Fault = (Option<usize>, String);
+
+fn parse_toml(text: &str) -> Result<Document, Vec<Fault>> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let line_starts: Vec<usize> = text.match_indices('\n').map(|(offset, _)| offset).collect();
+    let line_of = |offset: usize| 1 + line_starts.partition_point(|newline| *newline < offset);
+    if !errors.is_empty() {
+        let fault = |error: &toml::de::Error| {
+            let quoted = error.span().and_then(|span| text.get(span));
+            let said = match (error.message(), quoted) {
+                // Without its name the key is hard to find among others.
+                ("duplicate key", Some(key)) => format!("key `{}` is given twice", printable(key)),
+                (message, _) => one_line(message),
+            };
+            (error.span().map(|span| line_of(span.start)), said)
+        };
+        return Err(errors.iter().take(PROBLEMS_MAX).map(fault).collect());
+    }
+    let mut document = Document::empty();
+    let mut faults = Vec::new();
+    document.value = from_table(table.get_ref(), "", &mut |pointer, offset, fault| {
+        let line = line_of(offset);
+        document.lines.insert(pointer.to_owned(), line);
+        faults.extend(fault.map(|text| (Some(line), format!("`{}` is {text}", key_path(pointer)))));
+    });
+    if faults.is_empty() { Ok(document) } else { Err(faults) }
+}
+
+/// Told about every value: its pointer, where it starts, and what is wrong with it.
+type Note<'a> = &'a mut dyn FnMut(&str, usize, Option<String>);
+
+fn from_table(table: &DeTable<'_>, pointer: &str, note: Note<'_>) -> Value {
+    let mut members: Vec<_> = table.iter().collect();
+    members.sort_by_key(|(key, _)| key.span().start);
+    let mut object = Map::new();
+    for (key, value) in members {
+        let inner = join(pointer, key.get_ref());
+        note(&inner, key.span().start, None);
+        object.insert(key.get_ref().to_string(), from_toml(value, &inner, note));
+    }
+    Value::Object(object)
+}
+
+fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) -> Value {
+    let mut refuse = |text: String| {
+        note(pointer, value.span().start, Some(text));
+        Value::Null
+    };
+    match value.get_ref() {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Boolean(flag) => Value::Bool(*flag),
+        DeValue::Datetime(_) => refuse("a date, and no setting is one".to_owned()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Value::Number(number.into()),
+            Err(_) => refuse(format!("{}, which is too large a number", printable(&number.to_string()))),
+        },
+        DeValue::Float(number) => match number.as_str().parse().ok().and_then(Number::from_f64) {
+            Some(number) => Value::Number(number),
+            None => refuse(format!("{}, expected a finite number", printable(number.as_str()))),
+        },
+        DeValue::Array(items) => {
+            let mut array = Vec::new();
+            for (index, item) in items.iter().enumerate() {
+                let inner = join(pointer, &index.to_string());
+                note(&inner, item.span().start, None);
+                array.push(from_toml(item, &inner, note));
+            }
+            Value::Array(array)
+        }
+        DeValue::Table(table) => from_table(table, pointer, note),
+    }
+}
+
+fn parse_yaml(text: &str) -> Result<Document, Vec<Fault>> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        merge_keys: serde_saphyr::MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+    };
+    let tree: Option<Spanned<Tree>> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
+            let said = match error.without_snippet() {
+                serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+                    format!("key `{}` is given twice", printable(key))
+                }
+                other => one_line(&other.to_string()),
+            };
+            // The place is told in front instead.
+            let end = said.rfind(" at line ").unwrap_or(said.len());
+            vec![(line, said[..end].to_owned())]
+        })?;
+    let mut document = Document::empty();
+    if let Some(tree) = tree {
+        document.value = from_yaml(tree, String::new(), &mut document.lines);
+    }
+    Ok(document)
+}
+
+/// A YAML value whose parts know their lines.
+enum Tree {
+    Scalar(Value),
+    List(Vec<Spanned<Tree>>),
+    Table(Vec<(Spanned<String>, Spanned<Tree>)>),
+}
+
+fn from_yaml(tree: Spanned<Tree>, pointer: String, lines: &mut HashMap<String, usize>) -> Value {
+    match tree.value {
+        Tree::Scalar(value) => value,
+        Tree::List(items) => {
+            let mut array = Vec::new();
+            for (index, item) in items.into_iter().enumerate() {
+                let inner = join(&pointer, &index.to_string());
+                remember(lines, &inner, &item);
+                array.push(from_yaml(item, inner, lines));
+            }
+            Value::Array(array)
+        }
+        Tree::Table(members) => {
+            let mut object = Map::new();
+            for (key, value) in members {
+                let inner = join(&pointer, &key.value);
+                remember(lines, &inner, &key);
+                object.insert(key.value, from_yaml(value, inner, lines));
+            }
+            Value::Object(object)
+        }
+    }
+}
+
+fn remember<T>(lines: &mut HashMap<String, usize>, pointer: &str, at: &Spanned<T>) {
+    if let Ok(line) = usize::try_from(at.referenced.line()) {
+        lines.insert(pointer.to_owned(), line);
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Tree, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("not a finite number"))?;
+        Ok(Tree::Scalar(Value::Number(number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Tree::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Tree::Table(members))
+    }
+}
+
+fn parse_json(text: &str) -> Result<Document, Vec<Fault>> {
+    let value = parse_strict(text).map_err(|error| {
+        // The reader ends its message with the place, which is told in front instead.
+        let said = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        vec![(Some(error.line()), one_line(said.strip_suffix(&place).unwrap_or(&said)))]
+    })?;
+    Ok(Document { value, lines: HashMap::new() })
+}
+
+/// Makes a reader's message fit for one line of a terminal; it may quote the file.
+fn one_line(message: &str) -> String {
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let mut line: String = words.join(" ").chars().take(MESSAGE_CHARS_MAX).collect();
+    if line.contains(|c: char| c.is_control() || is_invisible(c)) {
+        line = line.chars().flat_map(char::escape_default).collect();
+    }
+    line
+}

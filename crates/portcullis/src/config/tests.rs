@@ -1,0 +1,479 @@
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+/// Settings that a running hub takes over from a changed file.
+const LIVE: [&str; 8] = [
+    "http.allowed_hosts",
+    "http.allowed_origins",
+    "rate_limit.requests_per_second",
+    "rate_limit.burst",
+    "logging.level",
+    "stdio.allow",
+    "stdio.effects",
+    "policy",
+];
+
+/// Loads one file and shows what a user would see of it.
+fn check_file(name: &str, contents: impl AsRef<[u8]>, env: &[(&str, &str)]) -> String {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join(name), contents).unwrap();
+    show(Config::load(home.path(), &of(env)))
+}
+
+fn check(toml: &str) -> String {
+    check_file("portcullis.toml", toml, &[])
+}
+
+fn show(loaded: Result<Loaded, ConfigErrors>) -> String {
+    match loaded {
+        Ok(loaded) if loaded.warnings.is_empty() => "fine".to_owned(),
+        Ok(loaded) => format!("warning: {}", loaded.warnings.join("\nwarning: ")),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+fn of<'a>(env: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+    |name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+}
+
+fn load(toml: &str) -> Config {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("portcullis.toml"), toml).unwrap();
+    Config::load(home.path(), &of(&[])).unwrap().config
+}
+
+#[test]
+fn no_file_is_the_defaults() {
+    let home = tempfile::tempdir().unwrap();
+    let loaded = Config::load(home.path(), &of(&[])).unwrap();
+    assert_eq!((loaded.path, loaded.warnings), (None, vec![]));
+    let config = loaded.config;
+    assert_eq!(config.http.listen, "127.0.0.1:3000".parse().unwrap());
+    assert_eq!(config.rate_limit, RateLimit { requests_per_second: 10, burst: 20 });
+    assert_eq!(config.logging, Logging { level: Level::Info, format: LogFormat::Text });
+    assert_eq!(config.workspace.data_dir(), home.path().join("workspace/ai-data"));
+    assert_eq!(config.workspace.secure_dir(), home.path().join("workspace/secure"));
+    assert_eq!(config.prompts.path, home.path().join("prompts"));
+    assert!(config.workspace.enabled && config.memory.enabled && config.policy.is_empty());
+    assert_eq!(config.stdio.client, "local");
+    assert_eq!(config.stdio.scope.effects, EffectSet::ALL);
+    // A home folder that does not exist yet is not an error either.
+    assert!(Config::load(&home.path().join("gone"), &of(&[])).is_ok());
+}
+
+#[test]
+fn every_key_is_understood() {
+    let config = load(
+        r#"
+        [http]
+        listen = "[::1]:4000"
+        allowed_hosts = ["Hub.Example.com", "hub:8443", "[::1]:4000"]
+        allowed_origins = ["https://App.example.com", "vscode-webview://abc"]
+        [rate_limit]
+        requests_per_second = 5.0
+        burst = 0x10
+        [logging]
+        level = "trace"
+        format = "json"
+        [workspace]
+        path = "/srv/hub"
+        enabled = false
+        [memory]
+        enabled = false
+        [stdio]
+        client = "desk_1"
+        allow = ["workspace_*", "memory_read"]
+        effects = ["read"]
+        [limits]
+        line_bytes_max = 1_000_000
+        session_idle_secs = 60
+        [[policy]]
+        tools = ["workspace_write"]
+        clients = ["desk_*"]
+        origins = ["client", "script"]
+        effects = ["write"]
+        reach = "local"
+        decision = "ask"
+        [[policy]]
+        decision = "deny"
+        "#,
+    );
+    assert_eq!(config.http.listen, "[::1]:4000".parse().unwrap());
+    assert_eq!(config.http.allowed_hosts, ["hub.example.com", "hub:8443", "[::1]:4000"]);
+    assert_eq!(config.http.allowed_origins, ["https://app.example.com", "vscode-webview://abc"]);
+    assert_eq!(config.rate_limit, RateLimit { requests_per_second: 5, burst: 16 });
+    assert_eq!(config.logging, Logging { level: Level::Trace, format: LogFormat::Json });
+    assert_eq!(config.workspace.path, Path::new("/srv/hub"));
+    assert_eq!((config.limits.line_bytes_max, config.limits.session_idle.as_secs()), (1_000_000, 60));
+    let [first, second] = &config.policy[..] else { panic!("two rules") };
+    assert!(first.tools.matches("workspace_write") && !first.tools.matches("workspace_read"));
+    assert_eq!(
+        (first.origins.as_slice(), first.reach),
+        (&[Origin::Client, Origin::Script][..], Some(Reach::Local))
+    );
+    assert_eq!((first.decision, second.decision), (Verdict::Ask, Verdict::Deny));
+    assert!(second.tools.matches("anything") && second.clients.matches("anyone"));
+    assert_eq!((second.effects, second.reach, second.origins.len()), (EffectSet::ALL, None, 5));
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    insta::assert_snapshot!(check(r#"
+[http]
+listen = "3000"
+allowed_hosts = ["https://hub.example.com", "a b"]
+allowed_origins = ["https://app.example.com/", "*"]
+[rate_limit]
+brust = 20
+requests_per_second = 0
+[logging]
+level = "inf"
+format = 3
+[workspace]
+path = ""
+enabled = "yes"
+[stdio]
+client = "My Laptop"
+allow = ["a[", "fine_*", ""]
+effects = ["read", "erase"]
+[limits]
+sessions_max = 10
+sessions_per_client_max = 11
+[[policy]]
+tools = []
+[[policy]]
+tool = ["x"]
+decision = "maybe"
+reach = "moon"
+[mcp.github]
+url = "https://example.com"
+[nonsense]
+x = 1
+"#), @r#"
+    portcullis.toml:3: `http.listen` is "3000", expected an address like 127.0.0.1:3000
+    portcullis.toml:4: `http.allowed_hosts[0]` is "https://hub.example.com", expected a host name like hub.example.com, with :port if needed
+    portcullis.toml:4: `http.allowed_hosts[1]` is "a b", expected a host name like hub.example.com, with :port if needed
+    portcullis.toml:5: `http.allowed_origins[0]` is "https://app.example.com/", expected an origin like https://app.example.com, without a path
+    portcullis.toml:5: `http.allowed_origins[1]` is "*", expected an origin like https://app.example.com, without a path
+    portcullis.toml:7: `rate_limit.brust` is not a setting; did you mean `burst`?
+    portcullis.toml:8: `rate_limit.requests_per_second` is 0, expected 1 to 1000000
+    portcullis.toml:10: `logging.level` is "inf", expected error, warn, info, debug or trace
+    portcullis.toml:11: `logging.format` is 3, expected text or json
+    portcullis.toml:13: `workspace.path` is "", expected text like "workspace"
+    portcullis.toml:14: `workspace.enabled` is "yes", expected true or false
+    portcullis.toml:16: `stdio.client` is "My Laptop", expected a name of a-z, 0-9, `-` and `_`, 1 to 64 characters
+    portcullis.toml:17: `stdio.allow[0]` is "a[", expected a glob like workspace_*: unclosed character class; missing ']'
+    portcullis.toml:17: `stdio.allow[2]` is "", expected a glob like workspace_*: expected 1 to 512 bytes
+    portcullis.toml:18: `stdio.effects[1]` is "erase", expected read, create, write or destroy
+    portcullis.toml:21: `limits.sessions_per_client_max` is 11, expected at most `limits.sessions_max`, 10
+    portcullis.toml:22: `policy[0].decision` is missing, expected allow, ask or deny
+    portcullis.toml:23: `policy[0].tools` is an empty list, expected at least one entry, in a list like ["workspace_*"]
+    portcullis.toml:25: `policy[1].tool` is not a setting; did you mean `tools`?
+    portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
+    portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
+    portcullis.toml:28: `mcp` is not supported by this version
+    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `limits` or `policy`
+    "#);
+}
+
+#[test]
+fn a_slip_gets_the_nearest_key() {
+    insta::assert_snapshot!(check("listen = \"127.0.0.1:1\"\n[htpp]\n[limits]\nsesions_max = 1\nzzz = 1\n[Logging]\n[rate_limit]\nzzz = 1\n[memory.enabled]\nx = 1"), @"
+    portcullis.toml:1: `listen` is not a setting; did you mean `http.listen`?
+    portcullis.toml:2: `htpp` is not a setting; did you mean `http`?
+    portcullis.toml:4: `limits.sesions_max` is not a setting; did you mean `sessions_max`?
+    portcullis.toml:5: `limits.zzz` is not a setting; expected `line_bytes_max`, `body_bytes_max`, `connections_max`, `in_flight_max`, `sessions_max`, `sessions_per_client_max`, `session_idle_secs` or `shutdown_grace_secs`
+    portcullis.toml:6: `Logging` is not a setting; did you mean `logging`?
+    portcullis.toml:8: `rate_limit.zzz` is not a setting; expected `requests_per_second` or `burst`
+    portcullis.toml:9: `memory.enabled` is a table, expected true or false
+    ");
+}
+
+#[test]
+fn what_later_versions_have_is_named_as_such() {
+    let sections = "[vault]\n[[calendars]]\n[github]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
+    insta::assert_snapshot!(check(sections), @"
+    portcullis.toml:1: `vault` is not supported by this version
+    portcullis.toml:2: `calendars` is not supported by this version
+    portcullis.toml:3: `github` is not supported by this version
+    portcullis.toml:4: `web` is not supported by this version
+    portcullis.toml:5: `scripts` is not supported by this version
+    portcullis.toml:6: `mcp` is not supported by this version
+    portcullis.toml:8: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
+    ");
+}
+
+#[test]
+fn broken_files() {
+    let toml = |text: &str| check_file("portcullis.toml", text, &[]);
+    let yaml = |text: &str| check_file("portcullis.yaml", text, &[]);
+    let json = |text: &str| check_file("portcullis.json", text, &[]);
+    insta::assert_snapshot!([
+        toml("[http\nlisten = 1\n[memory]\nenabled = tru\n"),
+        toml("[http]\nlisten = \"a:1\"\nlisten = \"b:2\"\n[http]\n"),
+        toml("[limits]\nsessions_max = 99999999999999999999\nin_flight_max = inf\n"),
+        toml("[rate_limit]\nburst = 2.5\nrequests_per_second = -1\n"),
+        toml("memory.enabled = 1979-05-27\n"),
+        yaml("http:\n  listen: 127.0.0.1:1\n  listen: 127.0.0.1:2\n"),
+        yaml("http: [1\n"),
+        yaml("- 1\n"),
+        yaml("http:\nmemory:\n  enabled: yes\n  brust: 1\n"),
+        yaml("a: &a [x]\n<<: *a\n"),
+        json("{\n\"http\": {\"listen\": \"x\", \"listen\": \"y\"}}"),
+        json("{\n\"memory\": {\"enabled\": tru}}"),
+        json("[]"),
+        json("{\"http\": null, \"memory\": {\"enabled\": 1}}"),
+        check_file("portcullis.toml", b"[http]\n# \xff\n", &[]),
+        check_file("portcullis.toml", vec![b'#'; 1024 * 1024 + 1], &[]),
+    ].join("\n"), @r#"
+    portcullis.toml:1: unclosed table, expected `]`
+    portcullis.toml:4: invalid boolean, expected `true`
+    portcullis.toml:3: key `listen` is given twice
+    portcullis.toml:4: key `http` is given twice
+    portcullis.toml:2: `limits.sessions_max` is 99999999999999999999, which is too large a number
+    portcullis.toml:3: `limits.in_flight_max` is inf, expected a finite number
+    portcullis.toml:2: `rate_limit.burst` is 2.5, expected a whole number, 1 to 1000000
+    portcullis.toml:3: `rate_limit.requests_per_second` is -1, expected 1 to 1000000
+    portcullis.toml:1: `memory.enabled` is a date, and no setting is one
+    portcullis.yaml:3: key `listen` is given twice
+    portcullis.yaml:1: unclosed bracket '['
+    portcullis.yaml: expected a table of settings
+    portcullis.yaml:1: `http` is empty, expected a table of settings
+    portcullis.yaml:3: `memory.enabled` is "yes", expected true or false
+    portcullis.yaml:4: `memory.brust` is not a setting; expected `enabled`
+    portcullis.yaml:2: YAML merge keys are not allowed by configured policy
+    portcullis.json:2: key `listen` is given twice
+    portcullis.json:2: expected ident
+    portcullis.json: expected a table of settings
+    portcullis.json: `http` is empty, expected a table of settings
+    portcullis.json: `memory.enabled` is 1, expected true or false
+    portcullis.toml:2: is not UTF-8 text
+    portcullis.toml: is larger than 1048576 bytes
+    "#);
+}
+
+#[test]
+fn a_file_full_of_nonsense_is_told_in_a_hundred_lines() {
+    let keys: String = (0..80_000).map(|n| format!("k{n} = 1\n")).collect();
+    assert_eq!(check(&keys).lines().count(), 100);
+    assert_eq!(check(&"k = 1\n".repeat(100_000)).lines().count(), 100);
+}
+
+#[test]
+fn yaml_and_json_mean_the_same() {
+    let yaml =
+        "# comment\nhttp:\n  listen: 127.0.0.1:4000\npolicy:\n  - tools: ['a_*']\n    decision: deny\n";
+    let json = r#"{"$schema": "x", "http": {"listen": "127.0.0.1:4000"}, "policy": [{"tools": ["a_*"], "decision": "deny"}]}"#;
+    let toml = "http.listen = '127.0.0.1:4000'\n[[policy]]\ntools = ['a_*']\ndecision = 'deny'\n";
+    let written = |name: &str, text: &str| {
+        let document = read::parse(name, text).unwrap();
+        check::check(&document.value).map(|(written, findings)| (written, findings.len())).unwrap()
+    };
+    let expected = written("portcullis.toml", toml);
+    assert_eq!(expected.1, 0);
+    assert_eq!(written("portcullis.yaml", yaml), expected);
+    assert_eq!(written("portcullis.yml", yaml), expected);
+    assert_eq!(written("portcullis.json", json), expected);
+    for empty in [
+        ("portcullis.toml", ""),
+        ("portcullis.yaml", ""),
+        ("portcullis.yaml", "# only\n"),
+        ("portcullis.json", "{}"),
+    ] {
+        assert_eq!(written(empty.0, empty.1), (Written::default(), 0), "{empty:?}");
+    }
+}
+
+#[test]
+fn yaml_knows_its_lines() {
+    let text = "http:\n  listen: 3000\npolicy:\n  - decision: deny\n  - tools: ['[']\n    decision: mabye\n";
+    insta::assert_snapshot!(check_file("portcullis.yaml", text, &[]), @r#"
+    portcullis.yaml:2: `http.listen` is 3000, expected text like "127.0.0.1:3000"
+    portcullis.yaml:5: `policy[1].tools[0]` is "[", expected a glob like workspace_*: unclosed character class; missing ']'
+    portcullis.yaml:6: `policy[1].decision` is "mabye", expected allow, ask or deny
+    "#);
+}
+
+#[test]
+fn two_files_are_one_too_many() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["portcullis.toml", "portcullis.json"] {
+        std::fs::write(home.path().join(name), "").unwrap();
+    }
+    insta::assert_snapshot!(show(Config::load(home.path(), &of(&[]))), @"portcullis.toml: there is also `portcullis.json`; keep one of them");
+}
+
+#[test]
+fn only_a_regular_file_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("portcullis.toml");
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(show(Config::load(home.path(), &of(&[]))), "portcullis.toml: is not a regular file");
+    std::fs::remove_dir(&path).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert_eq!(show(Config::load(home.path(), &of(&[]))), "portcullis.toml: is not a regular file");
+    std::fs::remove_file(&path).unwrap();
+    // A link that leads nowhere is not the same as no file.
+    std::os::unix::fs::symlink("/nonexistent/portcullis.toml", &path).unwrap();
+    assert!(show(Config::load(home.path(), &of(&[]))).starts_with("portcullis.toml: cannot be read"));
+}
+
+#[test]
+fn what_should_be_looked_at_is_a_warning() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("portcullis.toml");
+    std::fs::write(&path, "[http]\nlisten = \"0.0.0.0:3000\"\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let shown = show(Config::load(home.path(), &of(&[]))).replace(&home.path().display().to_string(), "HOME");
+    insta::assert_snapshot!(shown, @"
+    warning: portcullis.toml: anyone on this machine can change it; `chmod o-w HOME/portcullis.toml`
+    warning: portcullis.toml: `http.listen` is 0.0.0.0:3000, which other machines can reach; tokens travel unencrypted, so put TLS in front
+    ");
+}
+
+#[test]
+fn the_environment_changes_the_port() {
+    let listen = |env: &[(&str, &str)], toml: &str| {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("portcullis.toml"), toml).unwrap();
+        Config::load(home.path(), &of(env)).map(|loaded| loaded.config.http.listen.to_string())
+    };
+    assert_eq!(listen(&[("MCP_HTTP_PORT", "8080")], "").unwrap(), "127.0.0.1:8080");
+    assert_eq!(listen(&[("MCP_HTTP_PORT", "8080")], "http.listen = '[::1]:1'").unwrap(), "[::1]:8080");
+    assert_eq!(listen(&[("MCP_HTTP_PORT", "")], "").unwrap(), "127.0.0.1:3000");
+    insta::assert_snapshot!([
+        check_file("portcullis.toml", "", &[("MCP_HTTP_PORT", "http")]),
+        check_file("portcullis.toml", "[http]\nlisten = 'x'\nlisen = 1", &[("MCP_HTTP_PORT", "65536")]),
+        check_file("portcullis.toml", "[workspace]\npath = '~/hub'", &[]),
+        check_file("portcullis.toml", "[workspace]\npath = '~/hub'", &[("HOME", "/home/me")]),
+    ].join("\n"), @r#"
+    environment: `MCP_HTTP_PORT` is "http", expected a port, 0 to 65535
+    portcullis.toml:2: `http.listen` is "x", expected an address like 127.0.0.1:3000
+    portcullis.toml:3: `http.lisen` is not a setting; did you mean `listen`?
+    environment: `MCP_HTTP_PORT` is "65536", expected a port, 0 to 65535
+    portcullis.toml:2: `workspace.path` is "~/hub", expected a path without `~`, because HOME is not set
+    fine
+    "#);
+}
+
+#[test]
+fn every_setting_is_either_live_or_needs_a_restart() {
+    let mut listed: Vec<&str> = LIVE.into_iter().chain(NEED_RESTART).collect();
+    let mut expected = keys();
+    listed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn a_change_tells_whether_it_needs_a_restart() {
+    let before = load("");
+    let same = load("[http]\nlisten = '127.0.0.1:3000'\n");
+    let live = load("[rate_limit]\nburst = 1\n[logging]\nlevel = 'warn'\n[[policy]]\ndecision = 'ask'\n");
+    let heavy =
+        load("[limits]\nsessions_max = 5000\n[http]\nlisten = '127.0.0.1:1'\nallowed_hosts = ['x']\n");
+    assert_eq!(before.diff_needs_restart(&same), [""; 0]);
+    assert_eq!(before.diff_needs_restart(&live), [""; 0]);
+    assert_eq!(before.diff_needs_restart(&heavy), ["http.listen", "limits.sessions_max"]);
+}
+
+#[test]
+fn the_schema_explains_every_key_and_uses_only_what_is_understood() {
+    fn visit(node: &serde_json::Value, path: &str) {
+        let known = [
+            "$schema",
+            "title",
+            "description",
+            "type",
+            "properties",
+            "additionalProperties",
+            "required",
+            "default",
+            "items",
+            "minItems",
+            "minLength",
+            "minimum",
+            "maximum",
+            "format",
+            "enum",
+            "examples",
+        ];
+        let members = node.as_object().unwrap();
+        for keyword in members.keys() {
+            assert!(known.contains(&keyword.as_str()), "{path}: {keyword}");
+        }
+        let bounded = node["type"] != "integer" || (node["minimum"].is_u64() && node["maximum"].is_u64());
+        assert!(bounded, "{path} has no range");
+        for (key, inner) in node["properties"].as_object().into_iter().flatten() {
+            assert!(inner["description"].is_string(), "{path}.{key} is not explained");
+            visit(inner, &format!("{path}.{key}"));
+        }
+        if !node["items"].is_null() {
+            visit(&node["items"], &format!("{path}[]"));
+        }
+    }
+    visit(&schema(), "");
+}
+
+/// Returns every key of the schema; a list of tables counts as one.
+pub(super) fn keys() -> Vec<String> {
+    let schema = schema();
+    let sections = schema["properties"].as_object().unwrap().iter().filter(|(name, _)| *name != "$schema");
+    let keys = sections.flat_map(|(section, node)| match node["properties"].as_object() {
+        Some(keys) => keys.keys().map(|key| format!("{section}.{key}")).collect(),
+        None => vec![section.clone()],
+    });
+    keys.collect()
+}
+
+mod any_bytes {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Text that gets past the parser often enough to reach the checks.
+    fn almost_toml() -> impl Strategy<Value = String> {
+        let word = prop::sample::select(vec![
+            "[http]\n",
+            "[limits]\n",
+            "[[policy]]\n",
+            "[policy]\n",
+            "listen",
+            "tools",
+            "decision",
+            " = ",
+            "\"x\"",
+            "\n",
+            "[",
+            "]",
+            "1",
+            "-1",
+            "1e400",
+            "{ a = 1 }",
+            "\"*\"",
+            "true",
+            ".",
+            "#",
+            "\u{0}",
+            "é",
+            "'[a'",
+            "policy",
+        ]);
+        prop::collection::vec(word, 0..20).prop_map(|words| words.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), text in almost_toml()) {
+            for name in ["portcullis.toml", "portcullis.yaml", "portcullis.json"] {
+                for contents in [bytes.as_slice(), text.as_bytes()] {
+                    for line in check_file(name, contents, &[]).lines() {
+                        prop_assert!(line == "fine" || line.starts_with("portcullis."), "{line}");
+                        prop_assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The configuration as it is written.
+//!
+//! These types are the file's grammar: the JSON schema, the example file and the reference all come from
+//! them, so a doc comment here is what a user reads. Its first line says what the key does.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a file may hold. Every key has a default, so an empty file is a good one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Portcullis configuration")]
+pub(super) struct Written {
+    /// HTTP: where `portcullis serve` listens, and which web pages may talk to it.
+    pub(super) http: Http,
+    /// How many requests one client may make.
+    pub(super) rate_limit: RateLimit,
+    /// What the hub says on standard error.
+    pub(super) logging: Logging,
+    /// Files that tools may work on.
+    pub(super) workspace: Workspace,
+    /// Notes that outlive a conversation.
+    pub(super) memory: Memory,
+    /// Prompt templates.
+    pub(super) prompts: Prompts,
+    /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
+    pub(super) stdio: Stdio,
+    /// Bounds of the server. The defaults suit one machine and its people.
+    pub(super) limits: Limits,
+    /// Rules, first match wins; a call that no rule matches is decided by what it does.
+    pub(super) policy: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Http {
+    /// Address and port to listen on; MCP_HTTP_PORT changes the port.
+    #[schemars(example = &"127.0.0.1:3000")]
+    pub(super) listen: String,
+    /// Names besides localhost under which clients reach the hub (the Host header).
+    #[schemars(example = ["hub.example.com"])]
+    pub(super) allowed_hosts: Vec<String>,
+    /// Web pages that may call the hub from a browser (the Origin header).
+    #[schemars(example = ["https://app.example.com"])]
+    pub(super) allowed_origins: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RateLimit {
+    /// Requests per second and client, on average.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) requests_per_second: u32,
+    /// Requests that a client may make at once after a quiet time.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) burst: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Logging {
+    /// The least important message that is shown: error, warn, info, debug or trace.
+    pub(super) level: LevelName,
+    /// text for people, json for log collectors.
+    pub(super) format: FormatName,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Workspace {
+    /// Folder that holds ai-data/ and secure/; relative to the home folder.
+    #[schemars(length(min = 1), example = &"workspace")]
+    pub(super) path: String,
+    /// Whether the workspace_* tools exist.
+    pub(super) enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Memory {
+    /// Whether the memory_* tools exist.
+    pub(super) enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Prompts {
+    /// Folder of prompt templates; relative to the home folder.
+    #[schemars(length(min = 1), example = &"prompts")]
+    pub(super) path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Stdio {
+    /// Name of the client in rules and in the audit log.
+    #[schemars(example = &"local")]
+    pub(super) client: String,
+    /// Globs over the names that it may use.
+    #[schemars(length(min = 1), example = ["workspace_*"])]
+    pub(super) allow: Vec<String>,
+    /// What it may do at most: read, create, write, destroy.
+    #[schemars(length(min = 1))]
+    pub(super) effects: Vec<EffectName>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    /// Longest message on stdio, in bytes.
+    #[schemars(range(min = 4096, max = 67_108_864))]
+    pub(super) line_bytes_max: usize,
+    /// Largest HTTP request body, in bytes.
+    #[schemars(range(min = 4096, max = 67_108_864))]
+    pub(super) body_bytes_max: usize,
+    /// HTTP connections open at the same time.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) connections_max: usize,
+    /// Calls under way at the same time on one connection or in one session.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) in_flight_max: usize,
+    /// Sessions open at the same time.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) sessions_max: usize,
+    /// Sessions that one client may have open.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) sessions_per_client_max: usize,
+    /// Seconds without a request after which a session ends.
+    #[schemars(range(min = 10, max = 604_800))]
+    pub(super) session_idle_secs: u64,
+    /// Seconds that calls under way get to finish when the hub stops.
+    #[schemars(range(min = 0, max = 600))]
+    pub(super) shutdown_grace_secs: u64,
+}
+
+/// One rule. It matches a call when all that it names match.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    /// Globs over the names of tools, resources and prompts.
+    #[serde(default = "anything")]
+    #[schemars(length(min = 1), example = ["workspace_*"])]
+    pub(super) tools: Vec<String>,
+    /// Globs over the names of clients.
+    #[serde(default = "anything")]
+    #[schemars(length(min = 1), example = ["laptop"])]
+    pub(super) clients: Vec<String>,
+    /// By which way the call came: client, schedule, script, chat, admin.
+    #[serde(default = "all_origins")]
+    #[schemars(length(min = 1))]
+    pub(super) origins: Vec<OriginName>,
+    /// What the call does: read, create, write, destroy.
+    #[serde(default = "all_effects")]
+    #[schemars(length(min = 1))]
+    pub(super) effects: Vec<EffectName>,
+    /// How far the call reaches: local or outside; both if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ReachName")]
+    pub(super) reach: Option<ReachName>,
+    /// What happens: allow, ask (a person decides) or deny.
+    pub(super) decision: DecisionName,
+}
+
+// The variants carry no doc comments: with them, a schema would list each as a case of its own.
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LevelName {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FormatName {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EffectName {
+    Read,
+    Create,
+    Write,
+    Destroy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OriginName {
+    Client,
+    Schedule,
+    Script,
+    Chat,
+    Admin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ReachName {
+    Local,
+    Outside,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DecisionName {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http { listen: "127.0.0.1:3000".to_owned(), allowed_hosts: Vec::new(), allowed_origins: Vec::new() }
+    }
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        RateLimit { requests_per_second: 10, burst: 20 }
+    }
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Logging { level: LevelName::Info, format: FormatName::Text }
+    }
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Workspace { path: "workspace".to_owned(), enabled: true }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { enabled: true }
+    }
+}
+
+impl Default for Prompts {
+    fn default() -> Self {
+        Prompts { path: "prompts".to_owned() }
+    }
+}
+
+impl Default for Stdio {
+    fn default() -> Self {
+        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects() }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            // Four times the largest argument that a tool takes, with room for its envelope.
+            line_bytes_max: 4 * 1024 * 1024,
+            body_bytes_max: 4 * 1024 * 1024,
+            // The usual limit on open files, 1024, minus what the hub itself needs.
+            connections_max: 4_000,
+            in_flight_max: 256,
+            sessions_max: 10_000,
+            // No single client can take all sessions.
+            sessions_per_client_max: 2_000,
+            session_idle_secs: 30 * 60,
+            shutdown_grace_secs: 10,
+        }
+    }
+}
+
+fn anything() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+fn all_effects() -> Vec<EffectName> {
+    vec![EffectName::Read, EffectName::Create, EffectName::Write, EffectName::Destroy]
+}
+
+fn all_origins() -> Vec<OriginName> {
+    use OriginName::{Admin, Chat, Client, Schedule, Script};
+    vec![Client, Schedule, Script, Chat, Admin]
+}

@@ -1,0 +1,55 @@
+//! Where everything of one hub lives.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The home folder of a hub. It exists, and it belongs to this user alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    path: PathBuf,
+}
+
+impl Home {
+    /// Finds the home: as given, `PORTCULLIS_HOME` (which the command line reads), or the platform's data folder.
+    pub(crate) fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+        if let Some(given) = given {
+            return std::path::absolute(given)
+                .with_context(|| format!("`{}` is not a path", given.display()));
+        }
+        let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(data) = set("XDG_DATA_HOME").filter(|path| path.is_absolute()) {
+            return Ok(data.join("portcullis"));
+        }
+        match set("HOME") {
+            Some(user) if cfg!(target_os = "macos") => {
+                Ok(user.join("Library/Application Support/portcullis"))
+            }
+            Some(user) => Ok(user.join(".local/share/portcullis")),
+            None => bail!("HOME is not set; say where the data lives with `--home DIR`"),
+        }
+    }
+
+    /// Makes the folder where it does not exist, for this user alone.
+    pub(crate) fn open(path: PathBuf) -> Result<Home> {
+        make_private(&path)?;
+        Ok(Home { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Makes a folder that only this user can enter. One that exists is closed to others.
+pub(crate) fn make_private(path: &Path) -> Result<()> {
+    let failed = || format!("cannot make the folder `{}`", path.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(failed)?;
+    let metadata = std::fs::metadata(path).with_context(failed)?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(failed)?;
+    }
+    Ok(())
+}

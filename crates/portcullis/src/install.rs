@@ -1,0 +1,250 @@
+//! Adding Portcullis to the programs that use it.
+//!
+//! First a plan, which only reads; a person sees the difference; then the plan is carried out. The file
+//! belongs to another program, so nothing but our entry changes in it, a copy of it is kept beside it, and
+//! a file that changed in the meantime is left alone.
+
+mod client;
+mod jsonc;
+
+pub use client::{ClientApp, Places, Platform};
+
+use jiff::Timestamp;
+use portcullis_core::{Clock, Secret};
+use serde_json::{Map, Value};
+use similar::TextDiff;
+use std::fmt;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What the entry is called in every client.
+pub const ENTRY_NAME: &str = "portcullis";
+
+/// Claude Code keeps its history in the same file, so it can be large.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// As much of a token as `portcullis clients list` shows, so that two can be told apart.
+const TOKEN_SHOWN_CHARS: usize = 8;
+/// Only the owner reads and writes.
+const PRIVATE_FILE: u32 = 0o600;
+
+/// How a client reaches the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// The client starts `portcullis stdio` itself.
+    Stdio,
+    /// The client connects to a hub that runs already, with a token.
+    Http,
+}
+
+/// Where the hub is.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The program to start; absolute, because clients have search paths of their own.
+    pub binary: PathBuf,
+    pub home: PathBuf,
+    pub url: String,
+    pub token: Option<Secret<String>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error("`{variable}` is not set, so the client's folder is not known")]
+    NoHome { variable: &'static str },
+    #[error("an HTTP entry needs a token; `portcullis clients add NAME` makes one")]
+    NeedsToken,
+    #[error("`{}` cannot be changed safely: {reason}; add the entry by hand", path.display())]
+    NotUnderstood { path: PathBuf, reason: String },
+    #[error("`{}` changed after the plan was made; look at the new difference first", path.display())]
+    Changed { path: PathBuf },
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Endpoint {
+    /// Returns the endpoint that this very program serves.
+    pub fn of_this_program(home: &Path, url: &str, token: &Secret<String>) -> Endpoint {
+        // Without a path of its own the search path has to do.
+        let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
+        Endpoint { binary, home: home.to_owned(), url: url.to_owned(), token: Some(token.clone()) }
+    }
+}
+
+/// What would change in a client's file.
+pub struct Plan {
+    pub path: PathBuf,
+    /// `None` if the file does not exist yet.
+    pub before: Option<String>,
+    pub after: String,
+    /// Whether the entry holds a token, so that nobody else may read the file.
+    holds_token: bool,
+}
+
+impl fmt::Debug for Plan {
+    /// Leaves the texts out: they hold tokens, ours and other people's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl ClientApp {
+    /// Returns a complete file for a client that has no other servers, ready to paste.
+    pub fn snippet(self, transport: Transport, endpoint: &Endpoint) -> String {
+        let mut value = self.entry(transport, endpoint, &Value::Null);
+        for key in self.section(&Value::Null).iter().chain([&ENTRY_NAME]).rev() {
+            value = Value::Object(Map::from_iter([((*key).to_owned(), value)]));
+        }
+        format!("{value:#}\n")
+    }
+
+    /// Works out what has to change to add the hub to this client. Changes nothing.
+    pub fn plan(
+        self,
+        transport: Transport,
+        endpoint: &Endpoint,
+        places: &Places,
+    ) -> Result<Plan, InstallError> {
+        let holds_token = self.transport(transport) == Transport::Http;
+        if holds_token && endpoint.token.is_none() {
+            return Err(InstallError::NeedsToken);
+        }
+        let path = self.path(places);
+        // A link is often a file kept elsewhere on purpose; that one is changed, and the link stays.
+        let path = path.canonicalize().unwrap_or(path);
+        let before = read(&path)?;
+        let text = before.as_deref().unwrap_or_default();
+        let not_understood = |reason| InstallError::NotUnderstood { path: path.clone(), reason };
+        let file = jsonc::parse(text).map_err(not_understood)?;
+        let keys: Vec<&str> = self.section(&file).iter().copied().chain([ENTRY_NAME]).collect();
+        let entry = self.entry(transport, endpoint, &file);
+        let after = jsonc::put(text, &keys, &entry).map_err(not_understood)?;
+        Ok(Plan { path, before, after, holds_token })
+    }
+}
+
+impl Plan {
+    /// Returns whether the file is as it should be already.
+    pub fn is_done(&self) -> bool {
+        self.before.as_ref() == Some(&self.after)
+    }
+
+    /// Returns the change as a unified diff, with our tokens covered.
+    pub fn diff(&self) -> String {
+        let name = self.path.display().to_string();
+        let (before, after) =
+            (cover_tokens(self.before.as_deref().unwrap_or_default()), cover_tokens(&self.after));
+        let diff = TextDiff::from_lines(&before, &after);
+        let old_name = if self.before.is_some() { name.as_str() } else { "/dev/null" };
+        diff.unified_diff().context_radius(3).header(old_name, &name).to_string()
+    }
+
+    /// Carries the plan out. Returns where the old file was copied to, if there was one.
+    pub fn apply(&self, clock: &dyn Clock) -> Result<Option<PathBuf>, InstallError> {
+        if read(&self.path)? != self.before {
+            return Err(InstallError::Changed { path: self.path.clone() });
+        }
+        if self.is_done() {
+            return Ok(None);
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder).map_err(|e| io_error("make", folder, e))?;
+        let mode = match std::fs::metadata(&self.path) {
+            Ok(metadata) if !self.holds_token => metadata.mode() & 0o777,
+            _ => PRIVATE_FILE,
+        };
+        let backup = match &self.before {
+            Some(text) => {
+                let backup = beside(&self.path, &format!("{}.bak", stamp(clock)));
+                // The old entry may hold a token as well.
+                write_new(&backup, text, PRIVATE_FILE)?;
+                Some(backup)
+            }
+            None => None,
+        };
+        let new = beside(&self.path, &format!("{}.new", std::process::id()));
+        let written = write_new(&new, &self.after, mode)
+            .and_then(|()| std::fs::rename(&new, &self.path).map_err(|e| io_error("replace", &self.path, e)));
+        if written.is_err() {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(&new);
+        }
+        written?;
+        // The new name must last as well as the new contents.
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io_error("write", folder, e))?;
+        Ok(backup)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, InstallError> {
+    let failed = |e| io_error("read", path, e);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+        Ok(metadata) if !metadata.is_file() => {
+            let reason = "it is not a regular file".to_owned();
+            return Err(InstallError::NotUnderstood { path: path.to_owned(), reason });
+        }
+        Ok(_) => {}
+    }
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
+    file.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let reason = format!("it is larger than {FILE_BYTES_MAX} bytes");
+        return Err(InstallError::NotUnderstood { path: path.to_owned(), reason });
+    }
+    Ok(Some(text))
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), InstallError> {
+    let failed = |e| io_error("write", path, e);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    // What the process takes away by default is not what the owner of the file wanted.
+    file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.sync_all().map_err(failed)
+}
+
+/// Returns a name beside `path`: `mcp.json` with `x` gives `mcp.json.portcullis-x`.
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".portcullis-{what}"));
+    path.with_file_name(name)
+}
+
+/// Returns the time as it can stand in a file name.
+fn stamp(clock: &dyn Clock) -> String {
+    let now = Timestamp::try_from(clock.now()).unwrap_or_default();
+    now.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// Covers everything that looks like one of our tokens but its first characters.
+fn cover_tokens(text: &str) -> String {
+    use portcullis_server::identity::TOKEN_PREFIX;
+    let mut covered = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(TOKEN_PREFIX) {
+        let (head, token) = rest.split_at(start + TOKEN_PREFIX.len());
+        let length =
+            token.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').unwrap_or(token.len());
+        covered.push_str(head);
+        covered.push_str(&token[..length.min(TOKEN_SHOWN_CHARS)]);
+        covered.push('…');
+        rest = &token[length..];
+    }
+    covered.push_str(rest);
+    covered
+}
+
+fn io_error(doing: &'static str, path: &Path, source: io::Error) -> InstallError {
+    InstallError::Io { doing, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

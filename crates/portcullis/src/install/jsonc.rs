@@ -1,0 +1,326 @@
+//! Changing one entry of a JSON file that belongs to someone else.
+//!
+//! Editors let people put comments and trailing commas into such files, and programs keep numbers and an
+//! order in them that a parse and a rewrite would lose. So the text is edited in one place and left as it
+//! is everywhere else. Afterwards both texts are parsed, and an edit that changed anything but the entry is
+//! refused.
+
+use portcullis_core::json::{DEPTH_MAX, parse_strict};
+use serde::Serialize;
+use serde_json::ser::PrettyFormatter;
+use serde_json::{Map, Value};
+use std::ops::Range;
+
+const DEFAULT_INDENT: &str = "  ";
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Puts `entry` under the keys of `path`, in place of what is there or after what is beside it.
+pub(super) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
+    let before = parse(text)?;
+    let text = if text.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty() { "{}\n" } else { text };
+    let after = edit(text, path, entry)?;
+    let mut expected = before;
+    insert(&mut expected, path, entry)?;
+    match parse(&after) {
+        Ok(value) if value == expected => Ok(after),
+        _ => Err("its form is not understood".to_owned()),
+    }
+}
+
+/// Parses JSON with comments and trailing commas. An empty text is an empty object.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let plain = plain_json(text);
+    if plain.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    parse_strict(&plain).map_err(|e| e.to_string())
+}
+
+fn insert(value: &mut Value, path: &[&str], entry: &Value) -> Result<(), String> {
+    match path {
+        [] => *value = entry.clone(),
+        [key, rest @ ..] => {
+            let members = value.as_object_mut().ok_or("an object was expected around the entry")?;
+            let inner = members.entry(*key).or_insert_with(|| Value::Object(Map::new()));
+            insert(inner, rest, entry)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the text with spaces for comments and trailing commas. Every other byte keeps its place.
+fn plain_json(text: &str) -> String {
+    let mut scanner = Scanner::new(text);
+    let mut plain = text.as_bytes().to_vec();
+    if text.starts_with(BYTE_ORDER_MARK) {
+        plain[..BYTE_ORDER_MARK.len_utf8()].fill(b' ');
+    }
+    let mut comma = None;
+    while let Some(byte) = scanner.peek() {
+        let start = scanner.at;
+        if scanner.comment() {
+            plain[start..scanner.at].fill(b' ');
+            continue;
+        }
+        match byte {
+            b'"' => {
+                // An open string is left for the parser to complain about.
+                let _ = scanner.string();
+            }
+            _ => scanner.at += 1,
+        }
+        match (byte, comma) {
+            (b'}' | b']', Some(comma)) => plain[comma..=comma].fill(b' '),
+            (b',', _) => {
+                comma = Some(start);
+                continue;
+            }
+            _ if byte.is_ascii_whitespace() => continue,
+            _ => {}
+        }
+        comma = None;
+    }
+    // Only whole comments and single ASCII bytes were replaced, so this is still text.
+    String::from_utf8(plain).unwrap_or_default()
+}
+
+fn edit(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
+    let mut scanner = Scanner::new(text);
+    let mut object = scanner.root()?;
+    let unit =
+        object.members.first().and_then(|first| indent_of(text, first.start)).unwrap_or(DEFAULT_INDENT);
+    let mut rest = path;
+    while let [key, deeper @ ..] = rest {
+        let Some(member) = object.members.iter().rev().find(|member| member.key == *key) else { break };
+        if deeper.is_empty() {
+            let value = pretty(entry, unit, line_indent(text, member.start))?.replace('\n', newline_of(text));
+            return Ok(format!("{}{value}{}", &text[..member.value.start], &text[member.value.end..]));
+        }
+        if !text[member.value.clone()].starts_with('{') {
+            return Err(format!("`{key}` is not an object"));
+        }
+        object = scanner.object_at(member.value.start)?;
+        rest = deeper;
+    }
+    let [key, deeper @ ..] = rest else { return Err("there is nothing to put in".to_owned()) };
+    let value = deeper
+        .iter()
+        .rev()
+        .fold(entry.clone(), |inner, key| Value::Object(Map::from_iter([((*key).to_owned(), inner)])));
+    append(text, &object, key, &value, unit)
+}
+
+/// Adds a member at the end of an object.
+fn append(text: &str, object: &Object, key: &str, value: &Value, unit: &str) -> Result<String, String> {
+    let newline = newline_of(text);
+    let outer = line_indent(text, object.open);
+    let own_line = object.members.last().and_then(|last| indent_of(text, last.start));
+    let indent = own_line.map_or_else(|| format!("{outer}{unit}"), str::to_owned);
+    let key = serde_json::to_string(key).map_err(|e| e.to_string())?;
+    let value = pretty(value, unit, &indent)?.replace('\n', newline);
+    let body_end = object.open + text[object.open..object.close].trim_end().len();
+    let closing = text[body_end..object.close].rsplit_once('\n').map_or(outer, |(_, indent)| indent);
+    // The comma goes right behind the last value, in front of any comment on it.
+    let (head, tail, comma_after) = match object.members.last() {
+        Some(last) if object.trailing_comma => (last.value.end, "", ","),
+        Some(last) => (last.value.end, ",", ""),
+        None => (object.open, "", ""),
+    };
+    Ok(format!(
+        "{}{tail}{}{newline}{indent}{key}: {value}{comma_after}{newline}{closing}{}",
+        &text[..head],
+        &text[head..body_end],
+        &text[object.close..],
+    ))
+}
+
+/// Returns a value over several lines; all but the first begin with `indent`.
+fn pretty(value: &Value, unit: &str, indent: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let formatter = PrettyFormatter::with_indent(unit.as_bytes());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    value.serialize(&mut serializer).map_err(|e| e.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|e| e.to_string())?;
+    Ok(text.replace('\n', &format!("\n{indent}")))
+}
+
+fn newline_of(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// Returns what stands in front of `at` on its line, if that is nothing but space.
+fn indent_of(text: &str, at: usize) -> Option<&str> {
+    let line = text[..at].rfind('\n')? + 1;
+    let indent = &text[line..at];
+    indent.chars().all(|c| c == ' ' || c == '\t').then_some(indent)
+}
+
+/// Returns the space at the start of the line that holds `at`.
+fn line_indent(text: &str, at: usize) -> &str {
+    let line = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let rest = &text[line..at];
+    &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()]
+}
+
+/// Where an object and its members are.
+struct Object {
+    /// Behind the opening brace.
+    open: usize,
+    /// At the closing brace.
+    close: usize,
+    members: Vec<Member>,
+    trailing_comma: bool,
+}
+
+struct Member {
+    key: String,
+    /// Where the key begins.
+    start: usize,
+    value: Range<usize>,
+}
+
+/// Walks over JSON text and remembers places. It need not notice every mistake: the parser does that.
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a str) -> Scanner<'a> {
+        Scanner { text, at: 0 }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Steps over a comment, if one begins here.
+    fn comment(&mut self) -> bool {
+        // In the middle of a character there is no text, and no comment either.
+        let Some(rest) = self.text.get(self.at..) else { return false };
+        let length = if rest.starts_with("//") {
+            rest.find('\n')
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map(|end| end + 2)
+        } else {
+            return false;
+        };
+        self.at += length.unwrap_or(rest.len());
+        true
+    }
+
+    fn space(&mut self) {
+        loop {
+            let rest = self.rest();
+            self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
+            if !self.comment() {
+                return;
+            }
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), String> {
+        if self.peek() != Some(byte) {
+            return Err(format!("`{}` was expected at byte {}", byte as char, self.at));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Steps over a string and returns it as it is written.
+    fn string(&mut self) -> Result<&'a str, String> {
+        let start = self.at;
+        self.expect(b'"')?;
+        while let Some(byte) = self.peek() {
+            self.at += 1;
+            match byte {
+                b'"' => return Ok(&self.text[start..self.at]),
+                b'\\' => self.at += 1,
+                _ => {}
+            }
+        }
+        self.at = self.text.len();
+        Err(format!("the string at byte {start} has no end"))
+    }
+
+    fn root(&mut self) -> Result<Object, String> {
+        if self.rest().starts_with(BYTE_ORDER_MARK) {
+            self.at += BYTE_ORDER_MARK.len_utf8();
+        }
+        self.space();
+        if self.peek() != Some(b'{') {
+            return Err("it is not an object".to_owned());
+        }
+        self.object_at(self.at)
+    }
+
+    fn object_at(&mut self, at: usize) -> Result<Object, String> {
+        self.at = at;
+        self.object(DEPTH_MAX)
+    }
+
+    fn object(&mut self, depth_left: usize) -> Result<Object, String> {
+        self.expect(b'{')?;
+        let mut object = Object { open: self.at, close: self.at, members: Vec::new(), trailing_comma: false };
+        loop {
+            self.space();
+            if self.peek() == Some(b'}') {
+                object.close = self.at;
+                self.at += 1;
+                return Ok(object);
+            }
+            let start = self.at;
+            let key = serde_json::from_str(self.string()?).map_err(|e| e.to_string())?;
+            self.space();
+            self.expect(b':')?;
+            self.space();
+            let value = self.at;
+            self.value(depth_left)?;
+            object.members.push(Member { key, start, value: value..self.at });
+            self.space();
+            object.trailing_comma = self.peek() == Some(b',');
+            if object.trailing_comma {
+                self.at += 1;
+            }
+        }
+    }
+
+    fn value(&mut self, depth_left: usize) -> Result<(), String> {
+        let depth_left = depth_left.checked_sub(1).ok_or("it is nested too deeply")?;
+        match self.peek() {
+            Some(b'{') => self.object(depth_left).map(|_| ()),
+            Some(b'"') => self.string().map(|_| ()),
+            Some(b'[') => {
+                self.at += 1;
+                loop {
+                    self.space();
+                    match self.peek() {
+                        Some(b']') => {
+                            self.at += 1;
+                            return Ok(());
+                        }
+                        Some(b',') => self.at += 1,
+                        _ => self.value(depth_left)?,
+                    }
+                }
+            }
+            _ => {
+                let rest = self.rest();
+                let plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+                let length = rest.find(|c| !plain(c)).unwrap_or(rest.len());
+                if length == 0 {
+                    return Err(format!("a value was expected at byte {}", self.at));
+                }
+                self.at += length;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,467 @@
+use super::*;
+use crate::config::Environment;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
+
+const TOKEN: &str = "pcl_0123456789012345678901234567890123456789012";
+
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> SystemTime {
+        // 2026-01-01T00:00:00Z
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600)
+    }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint {
+        binary: "/usr/local/bin/portcullis".into(),
+        home: "/home/me/hub".into(),
+        url: "http://127.0.0.1:3000/mcp".into(),
+        token: Some(Secret::new(TOKEN.into())),
+    }
+}
+
+/// A user's home folder.
+struct User {
+    home: tempfile::TempDir,
+}
+
+impl User {
+    fn new() -> User {
+        User { home: tempfile::tempdir().unwrap() }
+    }
+
+    fn env(&self) -> impl Fn(&str) -> Option<OsString> {
+        let home = self.home.path().as_os_str().to_owned();
+        move |name| (name == "HOME").then(|| home.clone())
+    }
+
+    fn places(&self) -> Places {
+        Places::from_env(Platform::Linux, &self.env()).unwrap()
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.home.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn plan(&self, client: ClientApp, transport: Transport) -> Result<Plan, InstallError> {
+        client.plan(transport, &endpoint(), &self.places())
+    }
+
+    /// Shows a text without the folder's own name, which differs from run to run.
+    fn shown(&self, text: impl fmt::Display) -> String {
+        let home = self.home.path().canonicalize().unwrap();
+        text.to_string().replace(&home.display().to_string(), "HOME")
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn snippets() {
+    let all: String = ClientApp::ALL
+        .into_iter()
+        .flat_map(|client| [(client, Transport::Stdio), (client, Transport::Http)])
+        .map(|(client, transport)| {
+            format!("{client} {transport:?}\n{}", client.snippet(transport, &endpoint()))
+        })
+        .collect();
+    insta::assert_snapshot!(all, @r#"
+    claude-desktop Stdio
+    {
+      "mcpServers": {
+        "portcullis": {
+          "command": "/usr/local/bin/portcullis",
+          "args": [
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ]
+        }
+      }
+    }
+    claude-desktop Http
+    {
+      "mcpServers": {
+        "portcullis": {
+          "command": "/usr/local/bin/portcullis",
+          "args": [
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ]
+        }
+      }
+    }
+    claude-code Stdio
+    {
+      "mcpServers": {
+        "portcullis": {
+          "type": "stdio",
+          "command": "/usr/local/bin/portcullis",
+          "args": [
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ]
+        }
+      }
+    }
+    claude-code Http
+    {
+      "mcpServers": {
+        "portcullis": {
+          "type": "http",
+          "url": "http://127.0.0.1:3000/mcp",
+          "headers": {
+            "Authorization": "Bearer pcl_0123456789012345678901234567890123456789012"
+          }
+        }
+      }
+    }
+    cursor Stdio
+    {
+      "mcpServers": {
+        "portcullis": {
+          "type": "stdio",
+          "command": "/usr/local/bin/portcullis",
+          "args": [
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ]
+        }
+      }
+    }
+    cursor Http
+    {
+      "mcpServers": {
+        "portcullis": {
+          "url": "http://127.0.0.1:3000/mcp",
+          "headers": {
+            "Authorization": "Bearer pcl_0123456789012345678901234567890123456789012"
+          }
+        }
+      }
+    }
+    vscode Stdio
+    {
+      "servers": {
+        "portcullis": {
+          "type": "stdio",
+          "command": "/usr/local/bin/portcullis",
+          "args": [
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ]
+        }
+      }
+    }
+    vscode Http
+    {
+      "servers": {
+        "portcullis": {
+          "type": "http",
+          "url": "http://127.0.0.1:3000/mcp",
+          "headers": {
+            "Authorization": "Bearer pcl_0123456789012345678901234567890123456789012"
+          }
+        }
+      }
+    }
+    opencode Stdio
+    {
+      "mcp": {
+        "portcullis": {
+          "type": "local",
+          "command": [
+            "/usr/local/bin/portcullis",
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ],
+          "enabled": true
+        }
+      }
+    }
+    opencode Http
+    {
+      "mcp": {
+        "portcullis": {
+          "type": "remote",
+          "url": "http://127.0.0.1:3000/mcp",
+          "headers": {
+            "Authorization": "Bearer pcl_0123456789012345678901234567890123456789012"
+          },
+          "enabled": true
+        }
+      }
+    }
+    "#);
+    let without_token = Endpoint { token: None, ..endpoint() };
+    assert!(ClientApp::Cursor.snippet(Transport::Http, &without_token).contains("Bearer YOUR_TOKEN"));
+}
+
+#[test]
+fn each_client_has_its_file_on_each_system() {
+    let env: Environment<'_> = &|name| match name {
+        "HOME" | "USERPROFILE" => Some("/u".into()),
+        "APPDATA" => Some("/u/AppData/Roaming".into()),
+        _ => None,
+    };
+    let xdg: Environment<'_> = &|name| match name {
+        "XDG_CONFIG_HOME" => Some("/xdg".into()),
+        "CLAUDE_CONFIG_DIR" => Some("/claude".into()),
+        other => env(other),
+    };
+    let mut shown = String::new();
+    for (label, platform, env) in [
+        ("linux", Platform::Linux, env),
+        ("linux with XDG", Platform::Linux, xdg),
+        ("macos", Platform::MacOs, env),
+        ("windows", Platform::Windows, env),
+    ] {
+        let places = Places::from_env(platform, env).unwrap();
+        for client in ClientApp::ALL {
+            shown.push_str(&format!("{label}: {}\n", client.path(&places).display()));
+        }
+    }
+    insta::assert_snapshot!(shown, @"
+    linux: /u/.config/Claude/claude_desktop_config.json
+    linux: /u/.claude.json
+    linux: /u/.cursor/mcp.json
+    linux: /u/.config/Code/User/mcp.json
+    linux: /u/.config/opencode/opencode.json
+    linux with XDG: /xdg/Claude/claude_desktop_config.json
+    linux with XDG: /claude/.claude.json
+    linux with XDG: /u/.cursor/mcp.json
+    linux with XDG: /xdg/Code/User/mcp.json
+    linux with XDG: /xdg/opencode/opencode.json
+    macos: /u/Library/Application Support/Claude/claude_desktop_config.json
+    macos: /u/.claude.json
+    macos: /u/.cursor/mcp.json
+    macos: /u/Library/Application Support/Code/User/mcp.json
+    macos: /u/.config/opencode/opencode.json
+    windows: /u/AppData/Roaming/Claude/claude_desktop_config.json
+    windows: /u/.claude.json
+    windows: /u/.cursor/mcp.json
+    windows: /u/AppData/Roaming/Code/User/mcp.json
+    windows: /u/.config/opencode/opencode.json
+    ");
+    let none: Environment<'_> = &|_| None;
+    insta::assert_snapshot!(Places::from_env(Platform::Linux, none).unwrap_err(), @"`HOME` is not set, so the client's folder is not known");
+    let relative: Environment<'_> = &|_| Some("here".into());
+    assert!(Places::from_env(Platform::Linux, relative).is_err());
+}
+
+#[test]
+fn a_new_file_is_made_and_is_private() {
+    let user = User::new();
+    let plan = user.plan(ClientApp::Cursor, Transport::Http).unwrap();
+    insta::assert_snapshot!(user.shown(plan.diff()), @r#"
+    --- /dev/null
+    +++ HOME/.cursor/mcp.json
+    @@ -0,0 +1,10 @@
+    +{
+    +  "mcpServers": {
+    +    "portcullis": {
+    +      "url": "http://127.0.0.1:3000/mcp",
+    +      "headers": {
+    +        "Authorization": "Bearer pcl_01234567…"
+    +      }
+    +    }
+    +  }
+    +}
+    "#);
+    assert!(!plan.path.exists());
+    assert_eq!(plan.apply(&FixedClock).unwrap(), None);
+    assert_eq!(mode(&plan.path), 0o600);
+    assert_eq!(
+        std::fs::read_to_string(&plan.path).unwrap(),
+        ClientApp::Cursor.snippet(Transport::Http, &endpoint())
+    );
+    // A second time there is nothing to do.
+    let again = user.plan(ClientApp::Cursor, Transport::Http).unwrap();
+    assert!(again.is_done() && again.diff().is_empty());
+    assert_eq!(again.apply(&FixedClock).unwrap(), None);
+}
+
+#[test]
+fn an_existing_file_keeps_everything_else() {
+    let user = User::new();
+    let text = "{\n    // my servers\n    \"inputs\": [],\n    \"servers\": {\n        \"github\": { \"url\": \"https://x\" }, // keep\n    },\n}\n";
+    let path = user.write(".config/Code/User/mcp.json", text);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let plan = user.plan(ClientApp::VsCode, Transport::Stdio).unwrap();
+    insta::assert_snapshot!(user.shown(plan.diff()), @r#"
+    --- HOME/.config/Code/User/mcp.json
+    +++ HOME/.config/Code/User/mcp.json
+    @@ -3,5 +3,14 @@
+         "inputs": [],
+         "servers": {
+             "github": { "url": "https://x" }, // keep
+    +        "portcullis": {
+    +            "type": "stdio",
+    +            "command": "/usr/local/bin/portcullis",
+    +            "args": [
+    +                "--home",
+    +                "/home/me/hub",
+    +                "stdio"
+    +            ]
+    +        },
+         },
+     }
+    "#);
+    let backup = plan.apply(&FixedClock).unwrap().unwrap();
+    assert_eq!(
+        user.shown(backup.display()),
+        "HOME/.config/Code/User/mcp.json.portcullis-20260101T000000Z.bak"
+    );
+    assert_eq!(std::fs::read_to_string(&backup).unwrap(), text);
+    assert_eq!((mode(&path), mode(&backup)), (0o640, 0o600));
+    // With a token inside, nobody else may read it any more.
+    user.plan(ClientApp::VsCode, Transport::Http).unwrap().apply(&LaterClock).unwrap().unwrap();
+    assert_eq!(mode(&path), 0o600);
+    let entries = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+    assert_eq!(entries, 3, "the file and two backups, and nothing left over");
+}
+
+struct LaterClock;
+
+impl Clock for LaterClock {
+    fn now(&self) -> SystemTime {
+        FixedClock.now() + Duration::from_secs(1)
+    }
+}
+
+#[test]
+fn a_difference_shows_no_token() {
+    let user = User::new();
+    user.plan(ClientApp::ClaudeCode, Transport::Http).unwrap().apply(&FixedClock).unwrap();
+    let other = Endpoint { token: Some(Secret::new(TOKEN.replace('0', "z"))), ..endpoint() };
+    let changed = Endpoint { url: "http://127.0.0.1:4000/mcp".into(), ..other };
+    let plan = ClientApp::ClaudeCode.plan(Transport::Http, &changed, &user.places()).unwrap();
+    insta::assert_snapshot!(user.shown(plan.diff()), @r#"
+    --- HOME/.claude.json
+    +++ HOME/.claude.json
+    @@ -2,9 +2,9 @@
+       "mcpServers": {
+         "portcullis": {
+           "type": "http",
+    -      "url": "http://127.0.0.1:3000/mcp",
+    +      "url": "http://127.0.0.1:4000/mcp",
+           "headers": {
+    -        "Authorization": "Bearer pcl_01234567…"
+    +        "Authorization": "Bearer pcl_z1234567…"
+           }
+         }
+       }
+    "#);
+    assert!(!format!("{plan:?} {:?}", endpoint()).contains(&TOKEN[4..]));
+}
+
+#[test]
+fn a_file_that_changed_meanwhile_is_left_alone() {
+    let user = User::new();
+    let plan = user.plan(ClientApp::ClaudeCode, Transport::Stdio).unwrap();
+    let path = user.write(".claude.json", "{\"projects\": {}}");
+    let error = plan.apply(&FixedClock).unwrap_err();
+    insta::assert_snapshot!(user.shown(error), @"`HOME/.claude.json` changed after the plan was made; look at the new difference first");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "{\"projects\": {}}");
+}
+
+#[test]
+fn what_is_not_understood_is_left_to_a_person() {
+    let user = User::new();
+    user.write(".cursor/mcp.json", "{\"mcpServers\": []}");
+    user.write(".claude.json", "{\"a\": 1, \"a\": 2}");
+    std::fs::create_dir_all(user.home.path().join(".config/Claude/claude_desktop_config.json")).unwrap();
+    let mut shown: Vec<String> = [ClientApp::Cursor, ClientApp::ClaudeCode, ClientApp::ClaudeDesktop]
+        .map(|client| user.shown(user.plan(client, Transport::Stdio).unwrap_err()))
+        .into();
+    let without_token = Endpoint { token: None, ..endpoint() };
+    let refused = ClientApp::OpenCode.plan(Transport::Http, &without_token, &user.places());
+    shown.push(refused.unwrap_err().to_string());
+    insta::assert_snapshot!(shown.join("\n"), @"
+    `HOME/.cursor/mcp.json` cannot be changed safely: `mcpServers` is not an object; add the entry by hand
+    `HOME/.claude.json` cannot be changed safely: key `a` is given twice at line 1 column 12; add the entry by hand
+    `HOME/.config/Claude/claude_desktop_config.json` cannot be changed safely: it is not a regular file; add the entry by hand
+    an HTTP entry needs a token; `portcullis clients add NAME` makes one
+    ");
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let user = User::new();
+    let real = user.write("dotfiles/cursor.json", "{}");
+    std::fs::create_dir_all(user.home.path().join(".cursor")).unwrap();
+    let link = user.home.path().join(".cursor/mcp.json");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    user.plan(ClientApp::Cursor, Transport::Stdio).unwrap().apply(&FixedClock).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&real).unwrap().contains("portcullis"));
+}
+
+#[test]
+fn opencode_is_served_in_the_form_its_file_has() {
+    let user = User::new();
+    user.write(".config/opencode/opencode.json", "{}");
+    let path =
+        user.write(".config/opencode/opencode.jsonc", "{\n  \"mcp\": {\n    \"servers\": {}\n  }\n}\n");
+    let second = user.plan(ClientApp::OpenCode, Transport::Stdio).unwrap();
+    assert_eq!(second.path, path.canonicalize().unwrap());
+    std::fs::write(&path, "{\n  // v1\n  \"mcp\": {}\n}\n").unwrap();
+    let first = user.plan(ClientApp::OpenCode, Transport::Stdio).unwrap();
+    insta::assert_snapshot!(format!("{}--\n{}", second.after, first.after), @r#"
+    {
+      "mcp": {
+        "servers": {
+          "portcullis": {
+            "type": "local",
+            "command": [
+              "/usr/local/bin/portcullis",
+              "--home",
+              "/home/me/hub",
+              "stdio"
+            ]
+          }
+        }
+      }
+    }
+    --
+    {
+      // v1
+      "mcp": {
+        "portcullis": {
+          "type": "local",
+          "command": [
+            "/usr/local/bin/portcullis",
+            "--home",
+            "/home/me/hub",
+            "stdio"
+          ],
+          "enabled": true
+        }
+      }
+    }
+    "#);
+}
+
+#[test]
+fn clients_have_names() {
+    for client in ClientApp::ALL {
+        assert_eq!(client.as_str().parse(), Ok(client));
+    }
+    insta::assert_snapshot!("emacs".parse::<ClientApp>().unwrap_err(), @"`emacs` is not a client that can be set up; expected one of claude-desktop, claude-code, cursor, vscode, opencode");
+    assert!(ClientApp::ClaudeDesktop.note(Transport::Http).is_some());
+    assert!(ClientApp::Cursor.note(Transport::Http).is_none());
+}

@@ -1,0 +1,82 @@
+//! The binary's parts: command line, configuration, composition.
+
+pub mod cli;
+mod commands;
+mod compose;
+pub mod config;
+mod home;
+pub mod install;
+mod logging;
+mod print;
+mod reload;
+pub mod surface;
+
+use cli::{Cli, Command};
+use config::ConfigErrors;
+use std::process::ExitCode;
+
+/// Bad usage or a bad configuration, as opposed to something that failed.
+#[derive(Debug)]
+pub(crate) struct BadUsage(pub(crate) String);
+
+impl std::fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUsage {}
+
+/// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration.
+pub fn run(cli: Cli) -> ExitCode {
+    let json = cli.json;
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
+            if json {
+                print::note(serde_json::json!({ "error": format!("{error:#}") }).to_string());
+            } else {
+                print::note(format!("error: {error:#}"));
+            }
+            ExitCode::from(if bad { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    if cli.selftest {
+        return commands::selftest::run(cli.json);
+    }
+    let command = match (cli.command, cli.mcp) {
+        (None, true) => Command::Stdio,
+        (None, false) => by_environment()?,
+        (Some(command), _) => command,
+    };
+    let home = cli.home.as_deref();
+    match command {
+        Command::Serve => commands::serve::run(home, cli.json),
+        Command::Stdio => commands::stdio::run(home),
+        Command::Init(args) => commands::init::run(home, &args, cli.json),
+        Command::Doctor => commands::doctor::run(home, cli.json),
+        Command::Tools(args) => commands::tools::run(home, args, cli.json),
+        Command::Clients(args) => commands::clients::run(home, args, cli.json),
+        Command::Completions { shell } => Ok(commands::completions(shell)),
+        Command::ConfigSchema => {
+            print::json(&config::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// `MCP_TRANSPORT` says what to do where no command does.
+fn by_environment() -> anyhow::Result<Command> {
+    match std::env::var("MCP_TRANSPORT").as_deref() {
+        Err(_) | Ok("" | "http") => Ok(Command::Serve),
+        Ok("stdio") => Ok(Command::Stdio),
+        Ok(other) => {
+            let other = portcullis_core::json::printable(other);
+            Err(BadUsage(format!("MCP_TRANSPORT is `{other}`, expected `stdio` or `http`")).into())
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A changed configuration file takes effect; a bad one does not.
+
+use crate::compose::{Bound, Composed};
+use crate::config::Config;
+use crate::home::Home;
+use crate::logging::LogLevel;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the file is looked at. A look costs four system calls, and works on every file system and with every
+/// editor, which watches do not.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What tells one version of a file from another.
+type Version = Vec<Option<(u64, i64, i64, u64)>>;
+
+fn version(home: &Path) -> Version {
+    let names = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
+    let look = |name| {
+        let metadata = std::fs::metadata(home.join(name)).ok()?;
+        Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.size()))
+    };
+    names.into_iter().map(look).collect()
+}
+
+/// Looks at the file until the hub closes.
+pub(crate) async fn watch(
+    home: Home,
+    composed: Arc<Composed>,
+    mut current: Config,
+    bound: Option<Bound>,
+    log_level: LogLevel,
+) {
+    let mut seen = version(home.path());
+    loop {
+        tokio::select! {
+            () = composed.hub.closed() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let now = version(home.path());
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        match Config::load(home.path(), &|name| std::env::var_os(name)) {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    tracing::warn!(target: "config", "{warning}");
+                }
+                composed.apply(&loaded.config, bound.as_ref());
+                log_level.set(loaded.config.logging.level);
+                let waiting = current.diff_needs_restart(&loaded.config);
+                if waiting.is_empty() {
+                    tracing::info!(target: "config", "The changed configuration is in force.");
+                } else {
+                    let keys = waiting.join(", ");
+                    tracing::warn!(target: "config", %keys, "The changed configuration is in force, but for these keys, which need a restart.");
+                }
+                current = loaded.config;
+            }
+            Err(errors) => {
+                for problem in &errors.problems {
+                    tracing::error!(target: "config", "{problem}");
+                }
+                tracing::error!(target: "config", "The changed configuration has errors; the last good one stays in force.");
+                composed.health.set(Some(errors.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+// Written by `cargo xtask gen`.
+const SNAPSHOTS: &[(&str, &str)] = &[
+    ("workspace_read", include_str!("workspace_read.json")),
+    ("workspace_write", include_str!("workspace_write.json")),
+    ("workspace_list", include_str!("workspace_list.json")),
+    ("memory_read", include_str!("memory_read.json")),
+    ("memory_write", include_str!("memory_write.json")),
+];
