@@ -1,7 +1,7 @@
 //! The server side of MCP: transports, sessions, identity.
 //!
-//! A transport reads frames and knows who sent them. [`dispatch`] turns a message into a call for the
-//! gate, or answers it from what the hub is. [`session`] is what a client of the older protocol
+//! A transport reads frames and knows who sent them. `dispatch` turns a message into a call for the
+//! gate, or answers it from what the hub is. `session` is what a client of the older protocol
 //! revisions has between two messages. Nothing here decides what a client may do; the gate does.
 
 mod announce;

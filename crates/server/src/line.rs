@@ -46,6 +46,11 @@ impl Outlet for LineOutlet {
     fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
+
+    fn backlog(&self) -> usize {
+        // Bounded by the queue; what is in it is not counted byte by byte.
+        0
+    }
 }
 
 /// Serves one connection until its input ends or the hub closes. Calls under way are finished and answered.
@@ -58,11 +63,12 @@ where
 {
     let (sender, receiver) = mpsc::channel(OUTGOING_MAX);
     let waiting = TaskTracker::new();
+    let room = sender.downgrade();
     let outlet: Arc<dyn Outlet> = Arc::new(LineOutlet { sender, waiting: waiting.clone() });
     let session = Session::new(hub.local_client.load_full(), transport, outlet.clone());
     hub.sessions.add(&session).map_err(|error| std::io::Error::other(error.message))?;
     let writer = tokio::spawn(write_lines(to, receiver));
-    let connection = Connection { hub: hub.clone(), session: session.clone(), outlet };
+    let connection = Connection { hub: hub.clone(), session: session.clone(), outlet, room };
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
 
@@ -108,6 +114,8 @@ struct Connection {
     hub: Arc<Hub>,
     session: Arc<Session>,
     outlet: Arc<dyn Outlet>,
+    /// The queue of answers. Weak, because the writer waits for the end of all senders.
+    room: mpsc::WeakSender<Bytes>,
 }
 
 impl Connection {
@@ -115,8 +123,14 @@ impl Connection {
         let line_bytes_max = self.hub.limits.line_bytes_max;
         let mut lines = LineReader::new(from, line_bytes_max);
         loop {
+            // Who does not read its answers is not listened to.
+            let has_room = async {
+                if let Some(queue) = self.room.upgrade() {
+                    let _ = queue.reserve().await;
+                }
+            };
             let line = tokio::select! {
-                line = lines.next() => line?,
+                line = async { has_room.await; lines.next().await } => line?,
                 () = self.hub.closing.cancelled() => return Ok(()),
                 () = self.session.closed.cancelled() => return Ok(()),
             };

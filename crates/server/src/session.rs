@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 const SUBSCRIPTIONS_MAX: usize = 1_000;
 /// How many finished streams a session keeps for a client that comes back.
 const STREAMS_MAX: usize = 32;
+/// How many bytes those may take together.
+const STREAMS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often sessions are looked at for being idle.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How many questions to one client may be open.
@@ -214,8 +216,11 @@ impl Session {
         streams.next += 1;
         let stream = Stream::new(Some(name.clone()));
         streams.recent.push_back((name, stream.clone()));
-        while streams.recent.len() > STREAMS_MAX {
-            // The session's own stream stays; of the others the oldest goes.
+        // The session's own stream stays, and so does the new one; of the others the oldest goes.
+        let bytes = |streams: &Streams| streams.recent.iter().map(|(_, stream)| stream.bytes()).sum::<usize>();
+        while streams.recent.len() > 2
+            && (streams.recent.len() > STREAMS_MAX || bytes(&streams) > STREAMS_BYTES_MAX)
+        {
             streams.recent.remove(1);
         }
         stream

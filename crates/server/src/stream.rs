@@ -29,6 +29,9 @@ pub(crate) trait Outlet: Send + Sync {
     fn let_go(&self) {}
 
     fn is_closed(&self) -> bool;
+
+    /// Returns how many bytes the client has not read yet.
+    fn backlog(&self) -> usize;
 }
 
 #[derive(Debug)]
@@ -99,6 +102,11 @@ impl Stream {
 
     pub(crate) fn is_done(&self) -> bool {
         self.state().done
+    }
+
+    /// Returns how many bytes are kept, read or not.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state().bytes
     }
 
     /// Returns the number of the newest event that a reader has taken.
@@ -260,6 +268,11 @@ impl Outlet for Stream {
 
     fn is_closed(&self) -> bool {
         self.is_done()
+    }
+
+    fn backlog(&self) -> usize {
+        let state = self.state();
+        state.events.iter().filter(|event| event.seq > state.taken).map(|event| event.data.len()).sum()
     }
 }
 

@@ -14,7 +14,7 @@
 //!   is to be put in an ordinary round, and the task begins with the answer. All other tasks ask from
 //!   within the task.
 //!
-//! [`TaskSupport::Required`]: portcullis_core::TaskSupport::Required
+//! [`TaskSupport::RequiredAfterQuestions`]: portcullis_core::TaskSupport::RequiredAfterQuestions
 
 mod asking;
 mod contents;

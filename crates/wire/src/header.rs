@@ -27,6 +27,12 @@ fn decode(said: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Returns whether the tool's schema wants any argument repeated in a header.
+pub fn mirrors_arguments(schema: &Value) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().any(|(_, schema)| schema.get("x-mcp-header").is_some())
+}
+
 /// Checks every argument that the tool's schema wants to see repeated as `Mcp-Param-<name>`.
 pub fn check_arguments<'h>(
     schema: &Value,

@@ -21,6 +21,9 @@ use serde::Deserialize;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+/// How many bytes of answers may wait for a client that does not read its stream.
+const BACKLOG_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Opens the stream. Its first event tells where messages go.
 pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
     let stream = Stream::new(None);
@@ -64,6 +67,10 @@ pub(super) async fn post(
     let Some(session) = session.filter(|session| session.transport == "sse") else {
         return plain(StatusCode::NOT_FOUND, "no such session; open `/sse` first\n");
     };
+    if session.home.backlog() > BACKLOG_BYTES_MAX {
+        app.hub.sessions.remove(&session.id);
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "the stream is not read; the session was closed\n");
+    }
     let bytes = match read_body(&app.hub, body).await {
         Ok(bytes) => bytes,
         Err(refused) => return refused,

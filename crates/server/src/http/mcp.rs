@@ -86,12 +86,17 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
         let reason = "send `Content-Type: application/json`\n";
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
-    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or("*/*");
-    if !["*/*", "application/*", "application/json", "text/event-stream"].iter().any(|t| accept.contains(t)) {
+    if !accepts(headers, &["*/*", "application/*", "application/json", "text/event-stream"]) {
         let reason = "send `Accept: application/json, text/event-stream`\n";
         return Err(plain(StatusCode::NOT_ACCEPTABLE, reason));
     }
     Ok(())
+}
+
+/// Returns whether the client takes one of these types. Who says nothing takes anything.
+fn accepts(headers: &HeaderMap, types: &[&str]) -> bool {
+    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or("*/*");
+    types.iter().any(|wanted| accept.contains(wanted))
 }
 
 struct Post {
@@ -219,7 +224,7 @@ impl Post {
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
         if request.method == "tools/call"
             && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
-            && tool.input_schema.get("properties").is_some_and(|p| p.to_string().contains("x-mcp-header"))
+            && mirrored::mirrors_arguments(&tool.input_schema)
         {
             let arguments = params.optional_object(Key::Arguments)?.unwrap_or_default();
             mirrored::check_arguments(&tool.input_schema, &arguments.into(), header)?;
@@ -244,7 +249,7 @@ impl Post {
         };
         let exchange = Exchange {
             hub: hub.clone(),
-            client: self.client,
+            client: self.client.clone(),
             revision,
             session: session.clone(),
             outlet: stream.clone(),
@@ -270,13 +275,15 @@ impl Post {
         });
         let mut running =
             Running { work: Some(Box::pin(work)), revision, stream: stream.clone(), id, cancel };
+        // A client that takes no events gets its answer all the same, without what is said before it.
+        let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {
             biased;
             answer = &mut running => {
                 forget();
                 answered(revision, &running.id, answer)
             }
-            () = stream.has_event() => {
+            () = stream.has_event(), if streams => {
                 let prime = match &session {
                     Some(session) if session.revision().primes_streams() => Prime::Yes,
                     _ => Prime::No,
