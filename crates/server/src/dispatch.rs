@@ -16,7 +16,7 @@ use portcullis_core::{
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
-use portcullis_wire::{Era, Request, Revision, RpcError, era, render};
+use portcullis_wire::{Era, Id, Request, Revision, RpcError, era, render};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 /// One request, and who made it how.
 pub(crate) struct Exchange {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) id: Id,
     pub(crate) client: Arc<Client>,
     pub(crate) revision: Revision,
     pub(crate) session: Option<Arc<Session>>,
@@ -55,6 +56,7 @@ pub(crate) enum Job {
 /// A call with what its answer needs.
 pub(crate) struct CallJob {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) id: Id,
     pub(crate) revision: Revision,
     pub(crate) call: Call,
     pub(crate) style: ErrorStyle,
@@ -79,14 +81,14 @@ impl Job {
 
 impl CallJob {
     async fn run(self) -> Option<Answer> {
-        let CallJob { hub, revision, call, style, round } = self;
+        let CallJob { hub, id, revision, call, style, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
         let started = Instant::now();
         let outcome = hub.gate.call(call).await;
         let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
-        let duration = started.elapsed();
-        tracing::debug!(target: "mcp", kind = target.kind(), duration = ?duration, success, "tool execution completed");
+        let duration = format_args!("{}ms", started.elapsed().as_millis());
+        tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
             Ok(output) => return Some(Ok(render::output(revision, &output))),
             Err(error) => error,
@@ -234,7 +236,7 @@ impl Exchange {
         let cursor = params.optional_text(Key::Cursor)?;
         let page = page(&tools, cursor.as_deref(), |tool| &tool.name)?;
         let items: Vec<&RawValue> = page.items.iter().map(|tool| tool.listing_with(render::tool)).collect();
-        tracing::debug!(target: "mcp", tools = items.len(), "listing tools");
+        tracing::debug!(target: "mcp", id = %self.id, tools = items.len(), "sending response");
         Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
     }
 
@@ -369,8 +371,8 @@ impl Exchange {
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
             let call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
-            let (hub, revision) = (self.hub, self.revision);
-            return Ok(Box::new(CallJob { hub, revision, call, style, round: None }));
+            let (hub, id, revision) = (self.hub, self.id, self.revision);
+            return Ok(Box::new(CallJob { hub, id, revision, call, style, round: None }));
         }
         let mut call = Call::new(caller, target, arguments, CallCtx::detached());
         let mut earlier = match params.optional_text(Key::RequestState)? {
@@ -381,8 +383,8 @@ impl Exchange {
         let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state);
         let round = Arc::new(round);
         call.ctx = CallCtx { cancel, peer: round.clone() };
-        let (hub, revision) = (self.hub, self.revision);
-        Ok(Box::new(CallJob { hub, revision, call, style, round: Some(round) }))
+        let (hub, id, revision) = (self.hub, self.id, self.revision);
+        Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
     }
 
     fn task(&self, method: &str, params: &Params<'_>) -> Answer {

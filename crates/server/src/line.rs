@@ -147,7 +147,6 @@ impl Connection {
     }
 
     fn reply(&self, id: Option<&Id>, answer: rpc::Answer) {
-        tracing::debug!(target: "mcp", id = %id.map_or("null".to_owned(), ToString::to_string), "sending response");
         self.outlet.deliver(rpc::response(id, &answer));
     }
 
@@ -221,7 +220,6 @@ impl Connection {
                     // The id is free again before its answer can be seen.
                     drop(begun);
                     if let Some(answer) = answer {
-                        tracing::debug!(target: "mcp", %id, "sending response");
                         outlet.deliver(rpc::response(Some(&id), &answer));
                     }
                 });
@@ -263,6 +261,7 @@ impl Connection {
         let meta = RequestMeta::of(&params)?;
         let revision = era::of_line(&meta)?.unwrap_or_else(|| self.session.revision());
         let exchange = Exchange {
+            id: request.id.clone(),
             hub: self.hub.clone(),
             client: self.hub.local_client.load_full(),
             revision,

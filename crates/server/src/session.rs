@@ -217,7 +217,8 @@ impl Session {
         let stream = Stream::new(Some(name.clone()));
         streams.recent.push_back((name, stream.clone()));
         // The session's own stream stays, and so does the new one; of the others the oldest goes.
-        let bytes = |streams: &Streams| streams.recent.iter().map(|(_, stream)| stream.bytes()).sum::<usize>();
+        let bytes =
+            |streams: &Streams| streams.recent.iter().map(|(_, stream)| stream.bytes()).sum::<usize>();
         while streams.recent.len() > 2
             && (streams.recent.len() > STREAMS_MAX || bytes(&streams) > STREAMS_BYTES_MAX)
         {

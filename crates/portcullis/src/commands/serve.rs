@@ -47,7 +47,8 @@ fn raise_open_files(connections_max: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current.filter(|current| *current < wanted) else { return };
     let possible = maximum.map_or(wanted, |maximum| wanted.min(maximum));
-    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted {
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted
+    {
         tracing::warn!(target: "hub", current, wanted, "Fewer files can be open than `limits.connections_max` needs.");
     }
 }

@@ -109,6 +109,7 @@ fn take(app: &App, session: &Arc<Session>, request: &Request<'_>) {
         let meta = RequestMeta::of(&params)?;
         let in_flight = session.begin(&id, &cancel, hub.limits.in_flight_max)?;
         let exchange = Exchange {
+            id: request.id.clone(),
             hub: hub.clone(),
             client: session.client.clone(),
             revision: session.revision(),

@@ -248,6 +248,7 @@ impl Post {
             Err(error) => return rpc_error(StatusCode::OK, Some(&id), error),
         };
         let exchange = Exchange {
+            id: request.id.clone(),
             hub: hub.clone(),
             client: self.client.clone(),
             revision,
@@ -342,6 +343,7 @@ impl Post {
             let in_flight = begun.transpose()?;
             let stream = Stream::new(None);
             let exchange = Exchange {
+                id: request.id.clone(),
                 hub: self.hub.clone(),
                 client: self.client.clone(),
                 revision: revision.unwrap_or(Revision::V2025_03_26),
@@ -367,7 +369,6 @@ fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
 fn answered(revision: Revision, id: &Id, answer: Option<Answer>) -> Response {
     // Who cancelled a call does not wait for its answer.
     let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
-    tracing::debug!(target: "mcp", %id, "sending response");
     let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
     json(status, rpc::response(Some(id), &answer))
 }
