@@ -5,6 +5,8 @@ mod legacy_sse;
 mod mcp;
 mod ops;
 mod reply;
+mod running;
+mod streams;
 
 pub use guard::Allowed;
 
@@ -44,7 +46,7 @@ pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 pub fn router(hub: Arc<Hub>, allowed: LiveAllowed) -> Router {
     let app = App { hub, allowed };
     Router::new()
-        .route("/mcp", post(mcp::post).get(mcp::get).delete(mcp::delete))
+        .route("/mcp", post(mcp::post).get(streams::get).delete(streams::delete))
         .route("/sse", get(legacy_sse::open))
         .route("/messages", post(legacy_sse::post))
         .route("/healthz", get(ops::healthz))

@@ -4,19 +4,19 @@
 //! log message or question turns the response into a stream of events.
 
 use super::App;
-use super::reply::{empty, event_stream, json, plain, rpc_error};
+use super::reply::{empty, json, plain, rpc_error};
+use super::running::Running;
 use crate::dispatch::{Exchange, Job};
 use crate::hub::Hub;
 use crate::line::{log_request, notified};
 use crate::session::Session;
-use crate::stream::{OnEnd, Prime, Stream};
+use crate::stream::{Prime, Stream};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use portcullis_core::Client;
 use portcullis_wire::era::{self, RequestMeta};
@@ -24,15 +24,12 @@ use portcullis_wire::message::{self, Batch};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Incoming, Message, Request, Revision, RpcError, header as mirrored, rpc};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
-const VERSION_HEADER: &str = "mcp-protocol-version";
+pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// How long a client may take to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(15);
@@ -274,15 +271,14 @@ impl Post {
             drop(in_flight);
             answer
         });
-        let mut running =
-            Running { work: Some(Box::pin(work)), revision, stream: stream.clone(), id, cancel };
+        let mut running = Running::new(Box::pin(work), revision, stream.clone(), id.clone(), cancel);
         // A client that takes no events gets its answer all the same, without what is said before it.
         let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {
             biased;
             answer = &mut running => {
                 forget();
-                answered(revision, &running.id, answer)
+                answered(revision, &id, answer)
             }
             () = stream.has_event(), if streams => {
                 let prime = match &session {
@@ -371,137 +367,4 @@ fn answered(revision: Revision, id: &Id, answer: Option<Answer>) -> Response {
     let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
     let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
     json(status, rpc::response(Some(id), &answer))
-}
-
-/// A request under way whose client is still connected.
-struct Running {
-    work: Option<BoxFuture<'static, Option<Answer>>>,
-    revision: Revision,
-    stream: Arc<Stream>,
-    id: Id,
-    cancel: CancellationToken,
-}
-
-impl Running {
-    /// Lets the work go on by itself; what comes of it goes to the stream.
-    fn detach(&mut self) {
-        let Some(work) = self.work.take() else { return };
-        let (stream, id) = (self.stream.clone(), self.id.clone());
-        tokio::spawn(async move {
-            if let Some(answer) = work.await {
-                use crate::stream::Outlet;
-                stream.deliver(rpc::response(Some(&id), &answer));
-            }
-            stream.finish();
-        });
-    }
-
-    fn into_stream(mut self, prime: Prime, session: Option<Arc<Session>>) -> Response {
-        self.detach();
-        // In the newer era a closed stream is a cancelled call; in the older one the client comes back.
-        let on_end: OnEnd = match self.revision.era() {
-            Era::PerRequest => {
-                let cancel = self.cancel.clone();
-                Some(Box::new(move || cancel.cancel()))
-            }
-            Era::Sessions => session.map(reading),
-        };
-        event_stream(Body::from_stream(self.stream.clone().read(0, prime, on_end)))
-    }
-}
-
-/// Keeps a session from being taken for idle while a stream of it is read.
-fn reading(session: Arc<Session>) -> Box<dyn FnOnce() + Send> {
-    struct Reader(Arc<Session>);
-    impl Drop for Reader {
-        fn drop(&mut self) {
-            self.0.readers.fetch_sub(1, Ordering::Relaxed);
-            self.0.touch();
-        }
-    }
-    session.readers.fetch_add(1, Ordering::Relaxed);
-    let reader = Reader(session);
-    Box::new(move || drop(reader))
-}
-
-impl Future for Running {
-    type Output = Option<Answer>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.work else { return Poll::Ready(None) };
-        let polled = work.as_mut().poll(context);
-        if polled.is_ready() {
-            self.work = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        match self.revision.era() {
-            // A lost connection is not a cancelled call: the work goes on, its answer waits in the stream.
-            Era::Sessions => self.detach(),
-            Era::PerRequest if self.work.is_some() => self.cancel.cancel(),
-            Era::PerRequest => {}
-        }
-    }
-}
-
-/// The stream of messages that belong to no request, or a lost stream taken up again.
-pub(super) async fn get(
-    State(app): State<App>,
-    Extension(client): Extension<Arc<Client>>,
-    headers: HeaderMap,
-) -> Response {
-    let version = text(&headers, VERSION_HEADER).and_then(Revision::parse);
-    if version.is_some_and(|version| version.era() == Era::PerRequest) {
-        return not_allowed();
-    }
-    if !text(&headers, header::ACCEPT.as_str()).unwrap_or_default().contains("text/event-stream") {
-        return plain(StatusCode::NOT_ACCEPTABLE, "send `Accept: text/event-stream`\n");
-    }
-    let Some(id) = text(&headers, SESSION_HEADER) else {
-        return plain(StatusCode::BAD_REQUEST, "send `Mcp-Session-Id`, as `initialize` returned it\n");
-    };
-    let Some(session) = app.hub.sessions.find(id, &client) else {
-        return plain(StatusCode::NOT_FOUND, "no such session; send `initialize` to begin a new one\n");
-    };
-    let found = match text(&headers, "last-event-id") {
-        Some(event_id) => session.find_stream(event_id),
-        None => session.find_stream("s0-0").map(|(stream, _)| {
-            let taken = stream.taken();
-            (stream, taken)
-        }),
-    };
-    let Some((stream, after)) = found else {
-        return plain(StatusCode::NOT_FOUND, "that stream is gone; make the request again\n");
-    };
-    let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
-    event_stream(Body::from_stream(stream.read(after, prime, Some(reading(session)))))
-}
-
-/// Ends a session.
-pub(super) async fn delete(
-    State(app): State<App>,
-    Extension(client): Extension<Arc<Client>>,
-    headers: HeaderMap,
-) -> Response {
-    let version = text(&headers, VERSION_HEADER).and_then(Revision::parse);
-    if version.is_some_and(|version| version.era() == Era::PerRequest) {
-        return not_allowed();
-    }
-    let Some(id) = text(&headers, SESSION_HEADER) else {
-        return plain(StatusCode::BAD_REQUEST, "send `Mcp-Session-Id`, as `initialize` returned it\n");
-    };
-    match app.hub.sessions.find(id, &client) {
-        Some(session) if app.hub.sessions.remove(&session.id) => empty(StatusCode::NO_CONTENT),
-        _ => plain(StatusCode::NOT_FOUND, "no such session\n"),
-    }
-}
-
-fn not_allowed() -> Response {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this protocol revision uses POST only\n");
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-    response
 }

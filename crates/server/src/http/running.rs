@@ -1,0 +1,86 @@
+//! A request under way, and what becomes of it when its client goes away.
+
+use super::reply::event_stream;
+use super::streams::reading;
+use crate::session::Session;
+use crate::stream::{OnEnd, Outlet, Prime, Stream};
+use axum::body::Body;
+use axum::response::Response;
+use futures::future::BoxFuture;
+use portcullis_wire::rpc::{self, Answer};
+use portcullis_wire::{Era, Id, Revision};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio_util::sync::CancellationToken;
+
+/// A request under way whose client is still connected.
+pub(super) struct Running {
+    work: Option<BoxFuture<'static, Option<Answer>>>,
+    revision: Revision,
+    stream: Arc<Stream>,
+    id: Id,
+    cancel: CancellationToken,
+}
+
+impl Running {
+    pub(super) fn new(
+        work: BoxFuture<'static, Option<Answer>>,
+        revision: Revision,
+        stream: Arc<Stream>,
+        id: Id,
+        cancel: CancellationToken,
+    ) -> Running {
+        Running { work: Some(work), revision, stream, id, cancel }
+    }
+
+    /// Lets the work go on by itself; what comes of it goes to the stream.
+    fn detach(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        let (stream, id) = (self.stream.clone(), self.id.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = work.await {
+                stream.deliver(rpc::response(Some(&id), &answer));
+            }
+            stream.finish();
+        });
+    }
+
+    /// Answers with the stream, whose next event may be the last.
+    pub(super) fn into_stream(mut self, prime: Prime, session: Option<Arc<Session>>) -> Response {
+        self.detach();
+        // In the newer era a closed stream is a cancelled call; in the older one the client comes back.
+        let on_end: OnEnd = match self.revision.era() {
+            Era::PerRequest => {
+                let cancel = self.cancel.clone();
+                Some(Box::new(move || cancel.cancel()))
+            }
+            Era::Sessions => session.map(reading),
+        };
+        event_stream(Body::from_stream(self.stream.clone().read(0, prime, on_end)))
+    }
+}
+
+impl Future for Running {
+    type Output = Option<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.revision.era() {
+            // A lost connection is not a cancelled call: the work goes on, its answer waits in the stream.
+            Era::Sessions => self.detach(),
+            Era::PerRequest if self.work.is_some() => self.cancel.cancel(),
+            Era::PerRequest => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `GET` and `DELETE` at `/mcp`: the streams of a session, and its end. Only for revisions with sessions.
+
+use super::App;
+use super::mcp::{SESSION_HEADER, VERSION_HEADER, text};
+use super::reply::{empty, event_stream, plain};
+use crate::hub::Hub;
+use crate::session::Session;
+use crate::stream::Prime;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use portcullis_core::Client;
+use portcullis_wire::{Era, Revision};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The stream of messages that belong to no request, or a lost stream taken up again.
+pub(super) async fn get(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+) -> Response {
+    let session = match named(&app.hub, &client, &headers) {
+        Ok(session) => session,
+        Err(refused) => return refused,
+    };
+    if !text(&headers, header::ACCEPT.as_str()).unwrap_or_default().contains("text/event-stream") {
+        return plain(StatusCode::NOT_ACCEPTABLE, "send `Accept: text/event-stream`\n");
+    }
+    let found = match text(&headers, "last-event-id") {
+        Some(event_id) => session.find_stream(event_id),
+        None => session.find_stream("s0-0").map(|(stream, _)| {
+            let taken = stream.taken();
+            (stream, taken)
+        }),
+    };
+    let Some((stream, after)) = found else {
+        return plain(StatusCode::NOT_FOUND, "that stream is gone; make the request again\n");
+    };
+    let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
+    event_stream(Body::from_stream(stream.read(after, prime, Some(reading(session)))))
+}
+
+/// Ends a session.
+pub(super) async fn delete(
+    State(app): State<App>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+) -> Response {
+    match named(&app.hub, &client, &headers) {
+        Ok(session) => {
+            app.hub.sessions.remove(&session.id);
+            empty(StatusCode::NO_CONTENT)
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Finds the session that a request without a message names.
+fn named(hub: &Hub, client: &Client, headers: &HeaderMap) -> Result<Arc<Session>, Response> {
+    let version = text(headers, VERSION_HEADER).and_then(Revision::parse);
+    if version.is_some_and(|version| version.era() == Era::PerRequest) {
+        return Err(not_allowed());
+    }
+    let Some(id) = text(headers, SESSION_HEADER) else {
+        let reason = "send `Mcp-Session-Id`, as `initialize` returned it\n";
+        return Err(plain(StatusCode::BAD_REQUEST, reason));
+    };
+    hub.sessions.find(id, client).ok_or_else(|| {
+        plain(StatusCode::NOT_FOUND, "no such session; send `initialize` to begin a new one\n")
+    })
+}
+
+fn not_allowed() -> Response {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this protocol revision uses POST only\n");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+/// Keeps a session from being taken for idle while a stream of it is read.
+pub(super) fn reading(session: Arc<Session>) -> Box<dyn FnOnce() + Send> {
+    struct Reader(Arc<Session>);
+    impl Drop for Reader {
+        fn drop(&mut self) {
+            self.0.readers.fetch_sub(1, Ordering::Relaxed);
+            self.0.touch();
+        }
+    }
+    session.readers.fetch_add(1, Ordering::Relaxed);
+    let reader = Reader(session);
+    Box::new(move || drop(reader))
+}
