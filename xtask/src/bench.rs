@@ -1,0 +1,128 @@
+//! `cargo xtask bench`: every figure that the project promises, measured in one run.
+//!
+//! The measuring is `bench-load`'s job (`crates/testkit`). This builds it and the hub as they are released, runs it,
+//! and writes the table to `docs/benchmarks.md`. Never part of a test: a busy machine is no fault of a change.
+
+use crate::layout::Layout;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::process::{Command, Stdio};
+
+const REPORT: &str = "docs/benchmarks.md";
+const HEADINGS: [&str; 4] = ["Figure", "Measured", "Target", "Verdict"];
+
+const INTRODUCTION: &str = "\
+<!-- Written by `cargo xtask bench`; run it again instead of editing. -->
+
+# Benchmarks
+
+```sh
+cargo xtask bench
+```
+
+It needs Linux and about two minutes, and builds in release first. A machine that does other work at the same time
+shows it in the wall times; the targets are either ratios within one run or far above what a quiet machine needs.
+
+How each figure is taken:
+
+- **Guards**: `workspace_read` of a 4 KB file through `portcullis_guard::stack` and through a gate without layers,
+  in one process; batches of 2,000 calls take turns, and the median of the differences is shown.
+- **Over HTTP**: the released binary with all guards on and only the rate limit raised, one client token, 16 calls in
+  flight on 16 kept connections, in both eras of the protocol (with a session, and with everything in each request).
+  The echo is a bare axum server that parses the same body and answers as many bytes of JSON; it is a process
+  of its own with the same allocator and as many threads. Hub and echo take seven turns of 1.5 s; medians are compared.
+  The load generator is one thread on the same machine. CPU is user and system time of the server's process.
+- **Start**: from the start of the process until the answer to `tools/list` has been read; median of 20.
+- **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.
+";
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if let [first, ..] = args {
+        bail!("`bench` takes no arguments, `{first}` was given");
+    }
+    let layout = Layout::find()?;
+    cargo_build(&layout)?;
+    let release = layout.built("").with_file_name("release");
+    let measured = layout
+        .command(release.join("bench-load"))
+        .arg("run")
+        .arg(release.join("portcullis"))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("bench-load did not start")?;
+    if !measured.status.success() {
+        bail!("bench-load failed");
+    }
+    let measured = String::from_utf8(measured.stdout)?;
+    let rows: Vec<Vec<&str>> = measured.lines().map(|line| line.split('\t').collect()).collect();
+    let table = table(&rows);
+    let machine = machine();
+    println!("{machine}\n{table}");
+    let report = format!("{INTRODUCTION}\n## The last run\n\n{machine}\n{table}");
+    std::fs::write(layout.root.join(REPORT), report).with_context(|| format!("cannot write {REPORT}"))?;
+    let failed = rows.iter().filter(|row| row.get(3) == Some(&"FAIL")).count();
+    if failed > 0 {
+        bail!("{failed} targets were missed");
+    }
+    Ok(())
+}
+
+/// Builds what is measured, in one go so that both have the same dependencies.
+fn cargo_build(layout: &Layout) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = layout
+        .command(cargo)
+        .args(["build", "--release", "--package", "portcullis", "--package", "portcullis-testkit"])
+        .args(["--bin", "portcullis", "--bin", "bench-load"])
+        .status()
+        .context("cargo did not start")?;
+    if !built.success() {
+        bail!("the build failed");
+    }
+    Ok(())
+}
+
+/// Returns a Markdown table that is also readable as it is.
+fn table(rows: &[Vec<&str>]) -> String {
+    let cell = |row: &[&str], column: usize| row.get(column).copied().unwrap_or_default().to_owned();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| cell(row, column).chars().count());
+        cells.chain([HEADINGS[column].len()]).max().unwrap_or_default()
+    };
+    let widths: [usize; 4] = std::array::from_fn(width);
+    let mut text = String::new();
+    let mut line = |cells: [String; 4]| {
+        for (cell, width) in cells.iter().zip(widths) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "| {cell:<width$} ");
+        }
+        text.push_str("|\n");
+    };
+    line(HEADINGS.map(str::to_owned));
+    line(widths.map(|width| "-".repeat(width)));
+    for row in rows {
+        line(std::array::from_fn(|column| cell(row, column)));
+    }
+    text
+}
+
+/// Returns what the figures depend on, as a Markdown list.
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let models: Vec<&str> = cpus
+        .lines()
+        .filter(|line| line.starts_with("model name"))
+        .filter_map(|line| line.split_once(": ").map(|(_, model)| model))
+        .collect();
+    let model = models.first().copied().unwrap_or("unknown processor");
+    let load = read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let rustc = Command::new(rustc).arg("--version").output().map(|output| output.stdout);
+    let rustc = String::from_utf8_lossy(&rustc.unwrap_or_default()).trim().to_owned();
+    format!(
+        "- {} × {model}\n- Linux {}\n- {rustc}, profile `release`\n- load average after the run {load}\n",
+        models.len().max(1),
+        read("/proc/sys/kernel/osrelease").trim(),
+    )
+}

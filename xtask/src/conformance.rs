@@ -1,0 +1,132 @@
+//! The official conformance suite, against the real server with the suite's fixtures behind it.
+//!
+//! The suite judges only what a revision scores. We are stricter: no check of any scenario may fail or warn.
+
+use crate::layout::Layout;
+use crate::node::{Node, renew};
+use crate::run::{self, Background, Told};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::io::BufRead;
+use std::path::Path;
+use std::time::Duration;
+
+const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+/// One revision takes about ten seconds; a scenario that hangs is given up by the suite after thirty.
+const SUITE_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Runs the suite for every revision, and returns whether all was well.
+pub(crate) fn run(layout: &Layout) -> Result<bool> {
+    let node = Node::install(layout)?;
+    steps::build(layout)?;
+    let mut command = layout.command(layout.built("conformance-server"));
+    let mut server = Background::start(&mut command, &layout.log("conformance-server"))?;
+    let url = server.greeting(|stdout| {
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    })?;
+    if url.is_empty() {
+        bail!("the server ended at once; see {}", layout.shown(&layout.log("conformance-server")));
+    }
+    let mut all_well = true;
+    for revision in REVISIONS {
+        all_well &= run_revision(layout, &node, &url, revision)?;
+    }
+    let ended = server.end(Told::ByStdin)?;
+    if !ended.passed() {
+        println!("FAILED the server did not end well: {ended}");
+    }
+    Ok(all_well && ended.passed())
+}
+
+fn run_revision(layout: &Layout, node: &Node, url: &str, revision: &str) -> Result<bool> {
+    let log = layout.log(&format!("conformance-{revision}"));
+    let output = layout.work("conformance").join(revision);
+    run::start_log(&log)?;
+    renew(&output)?;
+    let mut suite = layout.command(node.program());
+    suite.arg(node.module("@modelcontextprotocol/conformance/dist/index.js"));
+    suite.args(["server", "--url", url, "--requirements", revision, "--expected-failures"]);
+    suite.arg(layout.root.join("xtask/conformance-baseline.yaml")).arg("--output-dir").arg(&output);
+    let alive = |elapsed: Duration| println!("{revision}: {} s …", elapsed.as_secs());
+    let outcome = run::logged(&mut suite, &log, SUITE_LIMIT, alive)?;
+
+    let text = fs::read_to_string(&log)?;
+    let total = text.lines().rfind(|line| line.trim_start().starts_with("Total:"));
+    println!("{revision}  {}", total.unwrap_or("no total").trim());
+    let found = Checks::read(&output)?;
+    for problem in &found.problems {
+        println!("{revision}  {problem}");
+    }
+    let is_well = outcome.passed() && found.problems.is_empty() && found.passed > 0 && total.is_some();
+    if !is_well {
+        println!("{revision}  FAILED: {outcome}, {} checks passed; see {}", found.passed, layout.shown(&log));
+    }
+    Ok(is_well)
+}
+
+/// What the suite has written about its checks.
+#[derive(Debug, Default, PartialEq)]
+struct Checks {
+    passed: usize,
+    problems: Vec<String>,
+}
+
+impl Checks {
+    /// Reads every `checks.json`; there is one in the folder of each scenario.
+    fn read(output: &Path) -> Result<Checks> {
+        let mut checks = Checks::default();
+        let mut folders = Vec::new();
+        for folder in fs::read_dir(output)? {
+            folders.push(folder?.path());
+        }
+        folders.sort();
+        for file in folders.iter().map(|folder| folder.join("checks.json")).filter(|file| file.exists()) {
+            let scenario = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+            let text = fs::read_to_string(&file)?;
+            checks.add(&scenario, &text).with_context(|| file.display().to_string())?;
+        }
+        Ok(checks)
+    }
+
+    fn add(&mut self, scenario: &str, text: &str) -> Result<()> {
+        let listed: Vec<Value> = serde_json::from_str(text)?;
+        for check in listed {
+            let part = |name: &str| check.get(name).and_then(Value::as_str).unwrap_or_default();
+            match part("status") {
+                "SUCCESS" => self.passed += 1,
+                status @ ("FAILURE" | "WARNING") => {
+                    let reason = [part("errorMessage"), part("description")];
+                    let reason = reason.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+                    self.problems.push(format!("{status} {scenario}: {}: {reason}", part("id")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_and_warnings_are_problems() {
+        let mut checks = Checks::default();
+        let text = r#"[
+            {"id": "a", "status": "SUCCESS"},
+            {"id": "b", "status": "SKIPPED"},
+            {"id": "c", "status": "INFO"},
+            {"id": "d", "status": "WARNING", "description": "should be"},
+            {"id": "e", "status": "FAILURE", "description": "must be", "errorMessage": "was not"}
+        ]"#;
+        checks.add("ping", text).unwrap();
+        let problems = vec!["WARNING ping: d: should be".to_owned(), "FAILURE ping: e: was not".to_owned()];
+        assert_eq!(checks, Checks { passed: 1, problems });
+        assert!(checks.add("ping", "{}").is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! Where things are.
+
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Variables that change what Portcullis does; a developer's own are not for the tests.
+const PORTCULLIS_VARIABLES: [&str; 3] = ["PORTCULLIS_HOME", "MCP_TRANSPORT", "MCP_HTTP_PORT"];
+
+/// The folders of this repository.
+pub(crate) struct Layout {
+    pub(crate) root: PathBuf,
+    target: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn find() -> Result<Layout> {
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not inside of a folder")?;
+        let target = match std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty()) {
+            Some(path) => std::path::absolute(path)?,
+            None => root.join("target"),
+        };
+        Ok(Layout { root: root.to_owned(), target })
+    }
+
+    /// Returns a folder or file of these tasks, below `target/xtask`.
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
+        self.target.join("xtask").join(name)
+    }
+
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.work("logs").join(format!("{name}.log"))
+    }
+
+    /// Returns the path of a program that `cargo build` has built.
+    pub(crate) fn built(&self, program: &str) -> PathBuf {
+        self.target.join("debug").join(program)
+    }
+
+    /// Starts a command that is run from the root of the repository.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
+        for variable in PORTCULLIS_VARIABLES {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Starts a command for the Cargo that started this program.
+    pub(crate) fn cargo(&self) -> Command {
+        self.command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// Returns a path as a person at the root of the repository would write it.
+    pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}

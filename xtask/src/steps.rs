@@ -1,0 +1,289 @@
+//! `cargo xtask test`: every check, one after the other, and what came of them.
+
+use crate::layout::Layout;
+use crate::run::{self, Outcome};
+use anyhow::Result;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How much of a failed step's output is shown. The end says what failed; the log has the rest.
+const SHOWN_LINES_MAX: usize = 400;
+
+const BUILD: &str = "build";
+
+/// One check.
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    /// The built programs, which are of no use when the build failed.
+    needs_build: bool,
+    plan: fn(&Layout) -> Plan,
+}
+
+/// What a step does here.
+enum Plan {
+    Run(Vec<Words>),
+    /// It cannot run on this machine, for this reason.
+    Skip(String),
+}
+
+/// A command as a person would type it at the root of the repository.
+type Words = &'static [&'static str];
+
+const STEPS: [Step; 9] = [
+    Step {
+        name: "format",
+        what: "the code is formatted",
+        needs_build: false,
+        plan: |_| Plan::Run(vec![&["cargo", "fmt", "--all", "--check"]]),
+    },
+    Step {
+        name: "clippy",
+        what: "the compiler and Clippy have nothing to say",
+        needs_build: false,
+        plan: |_| {
+            Plan::Run(vec![&[
+                "cargo",
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ]])
+        },
+    },
+    Step {
+        name: "tests",
+        what: "unit, integration and documentation tests",
+        needs_build: false,
+        plan: tests,
+    },
+    Step {
+        name: BUILD,
+        what: "the programs build",
+        needs_build: false,
+        plan: |_| Plan::Run(vec![BUILD_WORDS]),
+    },
+    Step {
+        name: "selftest",
+        what: "every tool agrees with its schema and snapshot",
+        needs_build: true,
+        plan: |_| Plan::Run(vec![&["target/debug/portcullis", "--selftest"]]),
+    },
+    Step {
+        name: "gen",
+        what: "generated files are up to date",
+        needs_build: false,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "gen", "--check"]]),
+    },
+    Step {
+        name: "conformance",
+        what: "the official conformance suite, both revisions",
+        needs_build: true,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "conformance"]]),
+    },
+    Step {
+        name: "clients",
+        what: "Python SDK, TypeScript SDK and Inspector against the program",
+        needs_build: true,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "clients"]]),
+    },
+    Step { name: "deny", what: "dependencies, their licenses and sources", needs_build: false, plan: deny },
+];
+
+const BUILD_WORDS: Words = &["cargo", "build", "--workspace", "--bins", "--locked"];
+
+/// What came of a step.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+struct Done {
+    name: &'static str,
+    verdict: Verdict,
+    took: Duration,
+    /// Why it was skipped, or where to read on.
+    note: String,
+}
+
+pub(crate) fn is_step(name: &str) -> bool {
+    STEPS.iter().any(|step| step.name == name)
+}
+
+pub(crate) fn list() -> String {
+    STEPS.iter().map(|step| format!("{:<12} {}\n", step.name, step.what)).collect()
+}
+
+/// Builds the programs that other tasks start.
+pub(crate) fn build(layout: &Layout) -> Result<()> {
+    run::prepare("build", &mut command(layout, BUILD_WORDS), &layout.log("build-programs"), run::BUILD_LIMIT)
+}
+
+/// Runs all steps, or those that are named, and returns whether none failed.
+pub(crate) fn test(layout: &Layout, only: &[String]) -> Result<bool> {
+    let chosen: Vec<&Step> =
+        STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
+    let mut done: Vec<Done> = Vec::new();
+    for (at, step) in chosen.iter().enumerate() {
+        let label = format!("[{}/{}] {}", at + 1, chosen.len(), step.name);
+        println!("{label}: {}", step.what);
+        let start = Instant::now();
+        let build_failed = done.iter().any(|done| done.name == BUILD && done.verdict == Verdict::Failed);
+        let (verdict, note) = if step.needs_build && build_failed {
+            (Verdict::Skipped, "the build failed".to_owned())
+        } else {
+            perform(layout, step, &label)?
+        };
+        let took = start.elapsed();
+        let (word, seconds) = (word(&verdict), took.as_secs_f32());
+        match verdict {
+            Verdict::Skipped => println!("{label}: {word}, {note}"),
+            Verdict::Passed | Verdict::Failed => println!("{label}: {word}, {seconds:.1} s"),
+        }
+        done.push(Done { name: step.name, verdict, took, note });
+    }
+    print!("\n{}", summary(&done));
+    Ok(done.iter().all(|done| done.verdict != Verdict::Failed))
+}
+
+fn perform(layout: &Layout, step: &Step, label: &str) -> Result<(Verdict, String)> {
+    let commands = match (step.plan)(layout) {
+        Plan::Skip(reason) => return Ok((Verdict::Skipped, reason)),
+        Plan::Run(commands) => commands,
+    };
+    let log = layout.log(step.name);
+    run::start_log(&log)?;
+    let start = Instant::now();
+    let mut failed = Vec::new();
+    for words in commands {
+        let alive = |_| println!("{label}: {} s …", start.elapsed().as_secs());
+        match run::logged(&mut command(layout, words), &log, run::BUILD_LIMIT, alive) {
+            Ok(outcome) if outcome.passed() => {}
+            Ok(Outcome::Ended(status)) => failed.push((words, status.to_string())),
+            Ok(outcome @ Outcome::TimedOut(_)) => failed.push((words, outcome.to_string())),
+            Err(error) => failed.push((words, format!("{error:#}"))),
+        }
+    }
+    if failed.is_empty() {
+        return Ok((Verdict::Passed, String::new()));
+    }
+    println!("{}", tail(&String::from_utf8_lossy(&fs::read(&log)?), SHOWN_LINES_MAX));
+    println!("{label}: log     {}", layout.shown(&log));
+    for (words, reason) in failed {
+        println!("{label}: repeat  {}   ({reason})", words.join(" "));
+    }
+    Ok((Verdict::Failed, layout.shown(&log).to_string()))
+}
+
+fn command(layout: &Layout, words: Words) -> Command {
+    let mut command = match words.first().copied().unwrap_or_default() {
+        "cargo" => layout.cargo(),
+        program => layout.command(layout.built(program.trim_start_matches("target/debug/"))),
+    };
+    // A snapshot that differs is a failure, not something to write down.
+    command.args(words.get(1..).unwrap_or_default()).env("INSTA_UPDATE", "no");
+    // The output goes to a file; `TERM` is all that rustfmt looks at.
+    command.env("CARGO_TERM_COLOR", "never").env("TERM", "dumb");
+    command
+}
+
+fn tests(layout: &Layout) -> Plan {
+    let documentation: Words = &["cargo", "test", "--workspace", "--doc", "--locked"];
+    let others: Words = if run::exists(layout.cargo().arg("nextest")) {
+        &["cargo", "nextest", "run", "--workspace", "--locked", "--no-fail-fast"]
+    } else {
+        &["cargo", "test", "--workspace", "--lib", "--bins", "--tests", "--locked", "--no-fail-fast"]
+    };
+    Plan::Run(vec![others, documentation])
+}
+
+fn deny(layout: &Layout) -> Plan {
+    if run::exists(layout.cargo().arg("deny")) {
+        Plan::Run(vec![&["cargo", "deny", "check", "bans", "licenses", "sources"]])
+    } else {
+        Plan::Skip("cargo-deny is not installed: cargo install cargo-deny --locked".to_owned())
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed => "FAILED",
+        Verdict::Skipped => "skipped",
+    }
+}
+
+/// Returns the table of steps, and the line that counts them.
+fn summary(done: &[Done]) -> String {
+    let mut text = String::new();
+    for done in done {
+        let row = format!(
+            "{:<12} {:<8} {:>7.1} s  {}",
+            done.name,
+            word(&done.verdict),
+            done.took.as_secs_f32(),
+            done.note
+        );
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    let count = |verdict: Verdict| done.iter().filter(|done| done.verdict == verdict).count();
+    let (passed, failed, skipped) = (count(Verdict::Passed), count(Verdict::Failed), count(Verdict::Skipped));
+    text.push_str(&format!("\n{passed} passed, {failed} failed, {skipped} skipped\n"));
+    text
+}
+
+/// Returns the last lines of a text, and says when there are others.
+fn tail(text: &str, lines_max: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let left_out = lines.len().saturating_sub(lines_max);
+    let shown = lines.get(left_out..).unwrap_or_default().join("\n");
+    if left_out == 0 { shown } else { format!("({left_out} lines before these are in the log)\n{shown}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_ends_with_the_count() {
+        let done = |name, verdict, note: &str| Done {
+            name,
+            verdict,
+            took: Duration::from_millis(1500),
+            note: note.to_owned(),
+        };
+        let text = summary(&[
+            done("format", Verdict::Passed, ""),
+            done("build", Verdict::Failed, "target/xtask/logs/build.log"),
+            done("clients", Verdict::Skipped, "the build failed"),
+        ]);
+        let expected = "\
+format       ok           1.5 s
+build        FAILED       1.5 s  target/xtask/logs/build.log
+clients      skipped      1.5 s  the build failed
+
+1 passed, 1 failed, 1 skipped
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_long_output_is_shown_from_its_end() {
+        assert_eq!(tail("a\nb\n", 2), "a\nb");
+        assert_eq!(tail("a\nb\nc\n", 2), "(1 lines before these are in the log)\nb\nc");
+    }
+
+    #[test]
+    fn steps_have_names_of_their_own() {
+        for (at, step) in STEPS.iter().enumerate() {
+            assert!(STEPS.iter().skip(at + 1).all(|other| other.name != step.name), "{}", step.name);
+        }
+    }
+}
