@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// Where the data lives [default: the platform's data folder]
-    #[arg(long, global = true, value_name = "DIR", env = "PORTCULLIS_HOME")]
+    /// Where the data lives [default: PORTCULLIS_HOME, or the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
 
     /// Print data as JSON

@@ -13,7 +13,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Finds the home: as given, `PORTCULLIS_HOME` (which the command line reads), or the platform's data folder.
+    /// Finds the home: as given, `PORTCULLIS_HOME`, or the platform's data folder. An empty variable counts as none.
     pub(crate) fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         if let Some(given) = given {
             return std::path::absolute(given)

@@ -49,8 +49,13 @@ pub(crate) enum Job {
         cursor: Option<String>,
     },
     Call(Box<CallJob>),
-    /// Tell of changes until the client has had enough.
-    Listen(Listening, CancellationToken),
+    /// Tell of changes until the client has had enough, or there is nobody to tell.
+    Listen {
+        listening: Listening,
+        answer: Vec<u8>,
+        cancel: CancellationToken,
+        over: CancellationToken,
+    },
 }
 
 /// A call with what its answer needs.
@@ -70,10 +75,13 @@ impl Job {
             Job::Ready(answer) => Some(answer),
             Job::Resources { exchange, cursor } => Some(exchange.list_resources(cursor.as_deref()).await),
             Job::Call(job) => job.run().await,
-            Job::Listen(listening, cancel) => {
-                cancel.cancelled().await;
+            Job::Listen { listening, answer, cancel, over } => {
+                let ended = tokio::select! {
+                    () = cancel.cancelled() => None,
+                    () = over.cancelled() => Some(Ok(answer)),
+                };
                 drop(listening);
-                None
+                ended
             }
         }
     }
@@ -294,8 +302,12 @@ impl Exchange {
     fn listen(self, request: &Request<'_>, params: &Params<'_>) -> Result<Job, RpcError> {
         let interest = Interest::of(&self.hub, &self.caller(), params)?;
         let caller = self.caller();
+        // Over when the connection takes no more, or when the hub does.
+        let over =
+            self.session.map_or_else(|| self.hub.closing.clone(), |session| session.input_over.clone());
+        let answer = era::listened(self.revision, &request.id);
         let listening = Listeners::add(&self.hub, caller, interest, &request.id, self.outlet, self.stream)?;
-        Ok(Job::Listen(listening, self.cancel))
+        Ok(Job::Listen { listening, answer, cancel: self.cancel, over })
     }
 
     fn call_tool(self, params: &Params<'_>) -> Job {

@@ -12,12 +12,19 @@ pub use guard::Allowed;
 
 use crate::hub::Hub;
 use arc_swap::ArcSwap;
-use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -42,9 +49,40 @@ pub(crate) struct App {
 /// The allowed values of `Host` and `Origin`, which a changed configuration replaces.
 pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 
-/// Returns all routes, each behind the same check of Host, Origin and token.
-pub fn router(hub: Arc<Hub>, allowed: LiveAllowed) -> Router {
-    let app = App { hub, allowed };
+/// Where every request arrives.
+#[derive(Clone)]
+struct Front {
+    app: App,
+    routes: TowerToHyperService<Router>,
+}
+
+impl Front {
+    fn new(hub: Arc<Hub>, allowed: LiveAllowed) -> Front {
+        let app = App { hub, allowed };
+        Front { routes: TowerToHyperService::new(routes(app.clone())), app }
+    }
+
+    /// Answers one request. The check of Host, Origin and token comes before every route.
+    async fn answer(self, mut request: Request) -> Response {
+        let client = match guard::check(&self.app, &request) {
+            Ok(client) => client,
+            Err(refused) => return refused,
+        };
+        if let Some(client) = client {
+            // What clients do all day goes straight to its place: finding it costs as much as a guard.
+            if request.method() == Method::POST && request.uri().path() == "/mcp" {
+                return mcp::post(State(self.app), Extension(client), request).await;
+            }
+            request.extensions_mut().insert(client);
+        }
+        match self.routes.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+fn routes(app: App) -> Router {
     Router::new()
         .route("/mcp", post(mcp::post).get(streams::get).delete(streams::delete))
         .route("/sse", get(legacy_sse::open))
@@ -53,13 +91,16 @@ pub fn router(hub: Arc<Hub>, allowed: LiveAllowed) -> Router {
         .route("/readyz", get(ops::readyz))
         .route("/metrics", get(ops::metrics))
         .fallback(ops::not_found)
-        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
         .with_state(app)
 }
 
 /// Serves until the hub closes; then lets open requests finish.
 pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
-    let service = TowerToHyperService::new(router(hub.clone(), allowed));
+    let front = Front::new(hub.clone(), allowed);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let answer = front.clone().answer(request.map(Body::new));
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(BUFFER_BYTES_MAX);
     let connections = Arc::new(Semaphore::new(hub.limits.connections_max));

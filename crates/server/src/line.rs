@@ -72,6 +72,7 @@ where
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
 
+    session.input_over.cancel();
     calls.close();
     calls.wait().await;
     // Let go of every sender, so that the writer sees the end of its queue.

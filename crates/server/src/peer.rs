@@ -89,7 +89,10 @@ impl Peer for SessionPeer {
     }
 
     fn let_go(&self) {
-        self.outlet.let_go();
+        // Only a client that was given an id at the start of the stream can come back for the answer.
+        if self.session.as_ref().is_some_and(|session| session.revision().primes_streams()) {
+            self.outlet.let_go();
+        }
     }
 }
 

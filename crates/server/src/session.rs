@@ -52,6 +52,8 @@ pub(crate) struct Session {
     last_used_ms: AtomicU64,
     pub(crate) readers: AtomicUsize,
     pub(crate) closed: CancellationToken,
+    /// Cancelled when no more requests will come: whoever only listens need not be told any more.
+    pub(crate) input_over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -99,6 +101,7 @@ impl Session {
             last_used_ms: AtomicU64::new(0),
             readers: AtomicUsize::new(0),
             closed: CancellationToken::new(),
+            input_over: CancellationToken::new(),
         })
     }
 
@@ -255,6 +258,7 @@ impl Session {
 
     pub(crate) fn close(&self) {
         self.closed.cancel();
+        self.input_over.cancel();
         for (_, cancel) in lock(&self.in_flight).drain() {
             cancel.cancel();
         }

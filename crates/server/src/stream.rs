@@ -137,8 +137,11 @@ impl Stream {
     ) -> impl FutureStream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
         let reader = {
             let mut state = self.state();
+            // The first reader is the response of the call itself, which may have asked it to leave already.
+            if state.reader > 0 {
+                state.let_go = false;
+            }
             state.reader += 1;
-            state.let_go = false;
             state.reader
         };
         self.wake.notify_waiters();
@@ -318,9 +321,11 @@ mod tests {
     async fn letting_go_ends_the_reader_and_keeps_the_stream() {
         let stream = Stream::new(Some("s1".to_owned()));
         stream.let_go();
-        stream.deliver("late".into());
         let mut reader = Box::pin(stream.clone().read(0, Prime::Yes, None));
         assert!(reader.next().await.unwrap().unwrap().starts_with(b"id: s1-0\nretry: "));
+        assert!(reader.next().await.is_none(), "it was asked to leave before it came");
+        stream.deliver("late".into());
+        let mut reader = Box::pin(stream.clone().read(0, Prime::No, None));
         assert!(reader.next().await.is_some(), "a new reader is welcome");
         stream.let_go();
         assert!(reader.next().await.is_none());

@@ -5,6 +5,7 @@
 //! client's capabilities in `_meta`, results say what they are and how long they may be kept, and a
 //! question to the client is a result that the client answers by calling again.
 
+use crate::message::Id;
 use crate::params::{Key, Params};
 use crate::rpc::{self, RpcError};
 use portcullis_core::{AskKind, LogLevel};
@@ -397,6 +398,12 @@ impl ServerFace {
 
 fn server_info() -> Value {
     json!({ "name": "portcullis", "title": "Portcullis", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// Returns the answer to a request that listened, once there is nothing more to hear.
+pub fn listened(revision: Revision, id: &Id) -> Vec<u8> {
+    let result = tagged(json!({}), &id.to_value());
+    dress_foreign(revision, ResultKind::Plain, result.to_string().into_bytes())
 }
 
 /// Tags a notification with the subscription that it belongs to.

@@ -158,6 +158,10 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
 }
 
 fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
+    // `serde` would read a list too, by position; what is no object is no message.
+    if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
+        return Err(not_an_object(text));
+    }
     let envelope: Envelope<'_> = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
         Err(error) => return Err(unreadable(text, &error)),
@@ -187,7 +191,7 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
         return refuse(&format!("`method` must have 1 to {METHOD_BYTES_MAX} bytes"));
     }
     if let Some(params) = envelope.params
-        && !params.get().starts_with(['{', '['])
+        && !params.get().starts_with('{')
     {
         return refuse("`params` must be an object");
     }
@@ -266,6 +270,7 @@ mod tests {
             (r#"{"id":1,"method":"ping"}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":7}"#, "-32600 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["a",{}]}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "-32600 -"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#, "-32600 -"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},7]"#, "batch of 2"),
@@ -282,6 +287,12 @@ mod tests {
     }
 
     #[test]
+    fn an_item_of_a_batch_is_an_object() {
+        let Ok(Incoming::Batch(batch)) = parse(br#"[["2.0",1,"ping"],7]"#) else { panic!("no batch") };
+        assert!(batch.0.iter().all(Result::is_err), "{batch:?}");
+    }
+
+    #[test]
     fn not_utf8_is_a_parse_error() {
         assert_eq!(parse(b"{\"jsonrpc\":\"\xff\"}").unwrap_err().error.code, crate::rpc::PARSE_ERROR);
     }
@@ -289,7 +300,7 @@ mod tests {
     #[test]
     fn nesting_costs_no_stack() {
         let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
-        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{deep}}}"#);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":{deep}}}}}"#);
         assert!(check(&text).starts_with("request 1 ping"));
     }
 

@@ -3,8 +3,9 @@
 use crate::era::{self, Era, ResultKind, Revision, dress};
 use crate::rpc::{self, Answer, RpcError};
 use portcullis_core::{
-    Completion, Content, ContentBody, ErrorKind, ErrorStyle, InputRequired, Output, PromptDef, PromptOutput,
-    ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef, ToolError, ToolOutput,
+    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, InputRequired, Output, PromptDef,
+    PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef, ToolError,
+    ToolOutput,
 };
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
@@ -12,12 +13,17 @@ use serde_json::{Value, json};
 
 /// How long a client may keep a list or a read. Rules can change at any moment, so not at all.
 const READ_TTL_MS: u64 = 0;
+/// About what stands around a text: keys, what an era adds, and some escapes.
+const ENVELOPE_BYTES: usize = 512;
 const CACHEABLE: ResultKind = ResultKind::Cacheable { ttl_ms: READ_TTL_MS };
 
 /// Writes the result of a call.
 pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
     match output {
-        Output::Tool(tool) => dress(revision, ResultKind::Plain, write(&View(tool))),
+        Output::Tool(tool) => {
+            let bytes = output.size() + ENVELOPE_BYTES;
+            dress(revision, ResultKind::Plain, write_sized(&View(tool), bytes))
+        }
         Output::Resource(contents) => {
             let views: Vec<_> = contents.iter().map(View).collect();
             dress(revision, CACHEABLE, write(&One("contents", views)))
@@ -61,7 +67,7 @@ pub fn tool(tool: &ToolDef) -> Box<RawValue> {
         "inputSchema": tool.input_schema,
     });
     if let Some(schema) = &tool.output_schema {
-        definition["outputSchema"] = schema.clone();
+        definition["outputSchema"] = or_failure(schema);
     }
     definition["annotations"] = json!({
         "title": tool.title,
@@ -71,6 +77,21 @@ pub fn tool(tool: &ToolDef) -> Box<RawValue> {
         "openWorldHint": hints.open_world,
     });
     raw(&definition)
+}
+
+/// Lets a schema of results also fit the structure of a failure.
+///
+/// A failed call carries `code`, `message` and `suggestions` as its structured content, and some clients hold
+/// that against the schema of good results too.
+fn or_failure(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut()
+        && let Some(required) = object.remove("required")
+    {
+        let failure = json!(["code", "message", "suggestions"]);
+        object.insert("anyOf".to_owned(), json!([{ "required": required }, { "required": failure }]));
+    }
+    schema
 }
 
 pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
@@ -167,9 +188,9 @@ fn protocol_fault(code: i32, error: &ToolError) -> RpcError {
 /// A failure that a tool call returns as a result; other calls have no such place, so they get an error.
 fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
     let Target::Tool(name) = target else {
-        let code = match error.kind {
-            ErrorKind::InvalidArgs | ErrorKind::NotFound => rpc::INVALID_PARAMS,
-            _ => rpc::INTERNAL_ERROR,
+        let code = match error.fault {
+            Fault::Caller => rpc::INVALID_PARAMS,
+            Fault::Hub | Fault::Upstream => rpc::INTERNAL_ERROR,
         };
         return Err(protocol_fault(code, error));
     };
@@ -218,9 +239,16 @@ fn set(object: &mut Value, key: &str, value: Option<&str>) {
     }
 }
 
-#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
 fn write<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("a view can be written")
+    write_sized(value, ENVELOPE_BYTES)
+}
+
+/// Writes what will have about that many bytes, so that a large text is not moved while it grows.
+#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
+fn write_sized<T: Serialize>(value: &T, bytes: usize) -> Vec<u8> {
+    let mut written = Vec::with_capacity(bytes);
+    serde_json::to_writer(&mut written, value).expect("a view can be written");
+    written
 }
 
 #[expect(clippy::expect_used, reason = "every JSON value can be written")]

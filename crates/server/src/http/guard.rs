@@ -6,9 +6,8 @@
 
 use super::App;
 use super::reply::{self, plain};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use portcullis_core::Client;
 use std::net::SocketAddr;
@@ -61,31 +60,30 @@ fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     values.next().is_none().then_some(value)
 }
 
-/// The check before every route.
-pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// The check before every route. Returns who asks; `None` where anyone may.
+pub(super) fn check(app: &App, request: &Request) -> Result<Option<Arc<Client>>, Response> {
     let headers = request.headers();
+    let refused = |why: &'static str| Err(plain(StatusCode::FORBIDDEN, why));
     let allowed = app.allowed.load();
     if !allowed.host(headers) {
-        return plain(StatusCode::FORBIDDEN, "this Host is not served here; see `http.allowed_hosts`\n");
+        return refused("this Host is not served here; see `http.allowed_hosts`\n");
     }
     if let Some(authority) = request.uri().authority()
         && !allowed.hosts.iter().any(|own| own.eq_ignore_ascii_case(authority.as_str()))
     {
-        return plain(StatusCode::FORBIDDEN, "this address is not served here; see `http.allowed_hosts`\n");
+        return refused("this address is not served here; see `http.allowed_hosts`\n");
     }
     if !allowed.origin(headers) {
-        return plain(StatusCode::FORBIDDEN, "this Origin may not call; see `http.allowed_origins`\n");
+        return refused("this Origin may not call; see `http.allowed_origins`\n");
     }
-    drop(allowed);
     // Load balancers and supervisors ask these; they tell nothing that is private.
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
-        return next.run(request).await;
+        return Ok(None);
     }
-    let Some(client) = authenticate(&app, headers) else {
-        return reply::unauthorized(headers.contains_key(header::AUTHORIZATION));
-    };
-    request.extensions_mut().insert(client);
-    next.run(request).await
+    match authenticate(app, headers) {
+        Some(client) => Ok(Some(client)),
+        None => Err(reply::unauthorized(headers.contains_key(header::AUTHORIZATION))),
+    }
 }
 
 fn authenticate(app: &App, headers: &HeaderMap) -> Option<Arc<Client>> {

@@ -12,8 +12,9 @@ use crate::line::{log_request, notified};
 use crate::session::Session;
 use crate::stream::{Prime, Stream};
 use axum::Extension;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -38,17 +39,29 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+/// Returns a header's value if it is there exactly once. Of two, a proxy may have looked at the other one.
+fn only_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
 /// Reads a body, with a bound on its size and on the time it takes.
 pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
     let bytes_max = hub.limits.body_bytes_max;
+    let too_large = || {
+        let reason = format!("the body is larger than {bytes_max} bytes");
+        Err(rpc_error(StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
+    };
+    // A length that is too large is refused as it is announced, not when all of it has come.
+    if body.size_hint().lower() > bytes_max as u64 {
+        return too_large();
+    }
     let limited = Limited::new(body, bytes_max);
     match tokio::time::timeout(BODY_WITHIN, limited.collect()).await {
         Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n")),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let reason = format!("the body is larger than {bytes_max} bytes");
-            Err(rpc_error(StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
     }
 }
@@ -56,9 +69,10 @@ pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> 
 pub(super) async fn post(
     State(app): State<App>,
     Extension(client): Extension<Arc<Client>>,
-    headers: HeaderMap,
-    body: Body,
+    request: axum::extract::Request,
 ) -> Response {
+    // Taken apart by hand: as an argument of its own the map of headers would be a copy.
+    let (Parts { headers, .. }, body) = request.into_parts();
     if let Err(refused) = acceptable(&headers) {
         return refused;
     }
@@ -78,8 +92,11 @@ pub(super) async fn post(
 /// `curl -d` says form data and means JSON; everything else that is not JSON is refused.
 fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
     let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or("application/json");
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if !matches!(essence.as_str(), "application/json" | "application/x-www-form-urlencoded") {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if !["application/json", "application/x-www-form-urlencoded"]
+        .iter()
+        .any(|t| essence.eq_ignore_ascii_case(t))
+    {
         let reason = "send `Content-Type: application/json`\n";
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
@@ -138,7 +155,7 @@ impl Post {
         };
         log_request(request, &params);
         let prepared = RequestMeta::of(&params).and_then(|meta| {
-            let revision = era::of_http(text(&self.headers, VERSION_HEADER), &meta)?;
+            let revision = era::of_http(only_text(&self.headers, VERSION_HEADER), &meta)?;
             Ok((meta, revision))
         });
         let (meta, revision) = match prepared {
@@ -208,7 +225,7 @@ impl Post {
         if !crate::dispatch::is_method(revision, &request.method) {
             return Err(RpcError::method_not_found(&request.method));
         }
-        let header = |name: &str| text(&self.headers, name);
+        let header = |name: &str| only_text(&self.headers, name);
         mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
         let named_by = match request.method.as_ref() {
             "tools/call" | "prompts/get" => Some(Key::Name),
