@@ -15,11 +15,11 @@ pub(crate) struct Home {
 impl Home {
     /// Finds the home: as given, `PORTCULLIS_HOME`, or the platform's data folder. An empty variable counts as none.
     pub(crate) fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
-        if let Some(given) = given {
-            return std::path::absolute(given)
+        let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(given) = given.map(Path::to_owned).or_else(|| set("PORTCULLIS_HOME")) {
+            return std::path::absolute(&given)
                 .with_context(|| format!("`{}` is not a path", given.display()));
         }
-        let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(data) = set("XDG_DATA_HOME").filter(|path| path.is_absolute()) {
             return Ok(data.join("portcullis"));
         }
@@ -52,4 +52,32 @@ pub(crate) fn make_private(path: &Path) -> Result<()> {
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_is_the_first_that_is_named() {
+        let cases: [(Option<&str>, &[(&str, &str)], &str); 5] = [
+            (Some("/given"), &[("PORTCULLIS_HOME", "/named"), ("HOME", "/user")], "/given"),
+            (None, &[("PORTCULLIS_HOME", "/named"), ("HOME", "/user")], "/named"),
+            (
+                None,
+                &[("PORTCULLIS_HOME", ""), ("XDG_DATA_HOME", "/data"), ("HOME", "/user")],
+                "/data/portcullis",
+            ),
+            (None, &[("XDG_DATA_HOME", "relative"), ("HOME", "/user")], "/user/.local/share/portcullis"),
+            (None, &[("HOME", "/user")], "/user/.local/share/portcullis"),
+        ];
+        for (given, variables, expected) in cases {
+            let env = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+            };
+            let found = Home::locate(given.map(Path::new), env).unwrap();
+            assert_eq!(found, Path::new(expected), "{given:?} {variables:?}");
+        }
+        assert!(Home::locate(None, |_| None).is_err());
+    }
 }
