@@ -43,19 +43,41 @@ pub struct BoxedHub {
 /// A limit that no test reaches by accident.
 const UNHURRIED: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
 
+/// How strict the guards of a boxed hub are.
+pub struct BoxedRules {
+    pub rate: RateSettings,
+    pub policy: Policy,
+    pub scope: Scope,
+}
+
+impl Default for BoxedRules {
+    fn default() -> BoxedRules {
+        BoxedRules {
+            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
+            policy: Policy::default(),
+            scope: Scope::everything(),
+        }
+    }
+}
+
 impl BoxedHub {
     /// Builds a hub around what is registered. Needs a runtime.
     pub fn new(registry: Registry, tasks: bool) -> anyhow::Result<BoxedHub> {
+        BoxedHub::with_rules(registry, tasks, BoxedRules::default())
+    }
+
+    /// Builds a hub with guards that are as strict as `rules`. Needs a runtime.
+    pub fn with_rules(registry: Registry, tasks: bool, rules: BoxedRules) -> anyhow::Result<BoxedHub> {
         let home = tempfile::tempdir().context("no temporary folder")?;
         let clock = Arc::new(SystemClock);
         let settings = GuardSettings {
-            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
-            policy: Policy::default(),
+            rate: rules.rate,
+            policy: rules.policy,
             secrets: Vec::new(),
             audit_dir: home.path().join("audit"),
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
-        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() });
+        let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });
         let parts = HubParts {
             gate: Arc::new(gate),
             identity: Arc::new(Open(client.clone())),

@@ -2,5 +2,10 @@
 
 pub mod boxed;
 pub mod conformance;
+pub mod http;
+pub mod mcp_client;
+pub mod process;
+pub mod transcript;
+pub mod wait;
 
-pub use boxed::{BoxedHub, Open};
+pub use boxed::{BoxedHub, BoxedRules, Open};

@@ -11,12 +11,12 @@ use crate::hub::Hub;
 use crate::line::{log_request, notified};
 use crate::session::Session;
 use crate::stream::{Prime, Stream};
-use axum::Extension;
 use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use axum::{BoxError, Extension};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use portcullis_core::Client;
@@ -57,13 +57,32 @@ pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> 
     if body.size_hint().lower() > bytes_max as u64 {
         return too_large();
     }
-    let limited = Limited::new(body, bytes_max);
-    match tokio::time::timeout(BODY_WITHIN, limited.collect()).await {
+    match tokio::time::timeout(BODY_WITHIN, collect(Limited::new(body, bytes_max))).await {
         Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n")),
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
     }
+}
+
+/// Reads to the end that the length tells. Waiting for the end itself would take the connection another turn.
+async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
+    let (mut first, mut rest) = (Bytes::new(), Vec::new());
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
+        match frame?.into_data() {
+            Ok(data) if first.is_empty() => first = data,
+            Ok(data) => rest.push(data),
+            // Trailers tell nothing here.
+            Err(_) => {}
+        }
+    }
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    rest.insert(0, first);
+    Ok(rest.concat().into())
 }
 
 pub(super) async fn post(
@@ -283,12 +302,14 @@ impl Post {
             forget();
             return answered(revision, &id, Some(answer));
         }
-        let work = hub.running.track_future(async move {
+        let work = async move {
             let answer = job.run().await;
             drop(in_flight);
             answer
-        });
-        let mut running = Running::new(Box::pin(work), revision, stream.clone(), id.clone(), cancel);
+        };
+        let under_way = hub.running.token();
+        let mut running =
+            Running::new(Box::pin(work), revision, stream.clone(), id.clone(), cancel, under_way);
         // A client that takes no events gets its answer all the same, without what is said before it.
         let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A request under way whose client is still connected.
 pub(super) struct Running {
@@ -21,6 +22,8 @@ pub(super) struct Running {
     stream: Arc<Stream>,
     id: Id,
     cancel: CancellationToken,
+    /// Shutdown waits until the answer is in the stream, not only until there is one.
+    under_way: TaskTrackerToken,
 }
 
 impl Running {
@@ -30,19 +33,22 @@ impl Running {
         stream: Arc<Stream>,
         id: Id,
         cancel: CancellationToken,
+        under_way: TaskTrackerToken,
     ) -> Running {
-        Running { work: Some(work), revision, stream, id, cancel }
+        Running { work: Some(work), revision, stream, id, cancel, under_way }
     }
 
     /// Lets the work go on by itself; what comes of it goes to the stream.
     fn detach(&mut self) {
         let Some(work) = self.work.take() else { return };
         let (stream, id) = (self.stream.clone(), self.id.clone());
+        let under_way = self.under_way.clone();
         tokio::spawn(async move {
             if let Some(answer) = work.await {
                 stream.deliver(rpc::response(Some(&id), &answer));
             }
             stream.finish();
+            drop(under_way);
         });
     }
 

@@ -1,0 +1,221 @@
+//! The command line, as a person or a script uses it.
+
+use crate::support::{BINARY, home, text};
+use portcullis_testkit::http::Request;
+use portcullis_testkit::process::{Home, Hub, run};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Stdio;
+
+#[tokio::test]
+async fn clients_come_and_go() {
+    let home = home();
+    let added = home
+        .run(&[
+            "clients",
+            "add",
+            "ci",
+            "--allow",
+            "workspace_*",
+            "--effects",
+            "read,create",
+            "--expires",
+            "30d",
+            "--json",
+        ])
+        .await;
+    assert_eq!(added.code, 0, "{added:?}");
+    let added = added.json();
+    let token = added["token"].as_str().unwrap();
+    assert!(token.starts_with("pcl_") && token.len() >= 40, "{token}");
+    assert_eq!(
+        (&added["name"], &added["allow"], &added["effects"]),
+        (&json!("ci"), &json!(["workspace_*"]), &json!(["read", "create"]))
+    );
+    let listed = home.run(&["clients", "list", "--json"]).await;
+    assert_eq!(listed.json().as_array().unwrap().len(), 1);
+    assert!(!listed.stdout.contains(token), "a token is shown once");
+    assert!(home.run(&["clients"]).await.stdout.contains("ci"), "listing is the default");
+    let again = home.run(&["clients", "add", "ci"]).await;
+    assert_eq!(again.code, 1);
+    assert!(again.stderr.contains("client `ci` exists already; choose another name"), "{}", again.stderr);
+    assert_eq!(home.run(&["clients", "revoke", "ci", "--json"]).await.json(), json!({ "revoked": "ci" }));
+    assert_eq!(home.run(&["clients", "list", "--json"]).await.json(), json!([]));
+    let nobody = home.run(&["clients", "revoke", "ci"]).await;
+    assert_eq!(nobody.code, 1);
+    assert!(nobody.stderr.contains("no client is named `ci`"), "{}", nobody.stderr);
+}
+
+#[tokio::test]
+async fn bad_usage_is_told_apart_from_failure() {
+    let home = home();
+    for args in [
+        &["clients", "add", "Not A Name"][..],
+        &["clients", "add", "x", "--expires", "soon"],
+        &["clients", "add", "x", "--effects", "fly"],
+        &["clients", "add", "x", "--install", "notepad"],
+        &["tools", "call", "workspace_read", "not json"],
+        &["tools", "call", "workspace_read", r#"{"path":"a","path":"b"}"#],
+        &["no-such-command"],
+        &["--mcp", "--selftest"],
+    ] {
+        let ran = home.run(args).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("error:"), "{args:?}: {}", ran.stderr);
+    }
+    home.configure("[http]\nlisten = \"nowhere\"\n[rate_limt]\n");
+    let bad = home.run(&["serve"]).await;
+    assert_eq!(bad.code, 2);
+    assert!(
+        bad.stderr.contains("did you mean `rate_limit`?") && bad.stderr.contains("http.listen"),
+        "all problems at once: {}",
+        bad.stderr
+    );
+    for args in [&["--help"][..], &["--version"], &["serve", "--help"]] {
+        assert_eq!(home.run(args).await.code, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_written_into_cursor() {
+    let home = home();
+    let config = home.user().join(".cursor/mcp.json");
+    std::fs::create_dir(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } }\n}\n")
+        .unwrap();
+    let ran = home.run(&["clients", "add", "editor", "--install", "cursor", "--json"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let token = ran.json()["token"].as_str().unwrap().to_owned();
+    let written = std::fs::read_to_string(&config).unwrap();
+    assert!(written.contains("// mine") && written.contains("\"other\""), "{written}");
+    assert!(written.contains(&token) && written.contains("/mcp"), "{written}");
+    assert!(ran.stderr.contains("the old file is"), "{}", ran.stderr);
+    let backups = std::fs::read_dir(config.parent().unwrap()).unwrap().count();
+    assert_eq!(backups, 2);
+}
+
+#[tokio::test]
+async fn doctor_says_what_works() {
+    let home = home();
+    let status = |found: &Value, what: &str| {
+        let of = found.as_array().unwrap().iter().find(|finding| finding["what"] == what);
+        of.unwrap_or_else(|| panic!("{what}: {found}"))["status"].as_str().unwrap().to_owned()
+    };
+    let before = home.run(&["doctor", "--json"]).await;
+    assert_eq!(before.code, 0, "{before:?}");
+    for what in ["config", "workspace", "clients", "hub"] {
+        assert_eq!(status(&before.json(), what), "ok", "{what}: {}", before.stdout);
+    }
+    let _hub = home.serve().await;
+    let running = home.run(&["doctor", "--json"]).await;
+    assert!(running.stdout.contains("running, 5 tools"), "{}", running.stdout);
+    assert!(home.run(&["doctor"]).await.stdout.contains("ok       hub"));
+    home.configure("[rate_limt]\n");
+    let broken = home.run(&["doctor", "--json"]).await;
+    assert_eq!((broken.code, status(&broken.json(), "config").as_str()), (1, "problem"), "{broken:?}");
+}
+
+#[tokio::test]
+async fn tools_are_listed_and_called() {
+    let home = home();
+    for running in [false, true] {
+        // The same, whether a hub runs or not.
+        let _hub = if running { Some(home.serve().await) } else { None };
+        let listed = home.run(&["tools", "list", "--json"]).await.json();
+        assert_eq!(listed.as_array().unwrap().len(), 5);
+        assert_eq!(listed[0]["name"], "workspace_read");
+        assert!(home.run(&["tools"]).await.stdout.starts_with("TOOL"));
+        let write = r#"{"path":"x.md","content":"hello"}"#;
+        let written = home.run(&["tools", "call", "workspace_write", write, "--json"]).await;
+        assert_eq!((written.code, &written.json()["structuredContent"]["bytes"]), (0, &json!(5)));
+        let read = run(home.command(&["tools", "call", "workspace_read", "-"]), r#"{"path":"x.md"}"#).await;
+        assert_eq!((read.code, read.stdout.as_str()), (0, "hello\n"));
+        let gone = home.run(&["tools", "call", "workspace_read", r#"{"path":"gone"}"#]).await;
+        assert_eq!((gone.code, gone.stdout.as_str()), (1, ""));
+        assert_eq!(gone.stderr, "Error: file `gone` not found\n`workspace_list` shows what exists\n");
+        let gone = home.run(&["tools", "call", "workspace_read", r#"{"path":"gone"}"#, "--json"]).await;
+        assert_eq!((gone.code, text(&gone.json()).lines().count()), (1, 2));
+        let unknown = home.run(&["tools", "call", "no_such"]).await;
+        assert_eq!((unknown.code, unknown.stderr.as_str()), (1, "error: Unknown tool: no_such\n"));
+        let unknown = home.run(&["tools", "call", "no_such", "--json"]).await;
+        assert_eq!(
+            serde_json::from_str::<Value>(&unknown.stderr).unwrap(),
+            json!({ "error": "Unknown tool: no_such" })
+        );
+    }
+}
+
+#[tokio::test]
+async fn init_writes_a_file_that_works() {
+    let home = Home::bare(BINARY);
+    let first = home.run(&["init", "--json"]).await;
+    assert_eq!(first.code, 0, "{first:?}");
+    let path = home.path().join("portcullis.toml");
+    assert_eq!(first.json()["config"], json!(path));
+    let second = home.run(&["init"]).await;
+    assert_eq!(second.code, 1);
+    assert!(second.stderr.contains("edit it, or replace it with `--force`"), "{}", second.stderr);
+    assert_eq!(home.run(&["init", "--force"]).await.code, 0);
+    let hub = home.serve().await;
+    assert_eq!(Request::get("/readyz").send(hub.address).await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_greeting_is_enough_to_begin() {
+    let home = Home::bare(BINARY);
+    let mut hub = home.serve().await;
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert_eq!(Request::post("/mcp", list).token(&hub.token).send(hub.address).await.status(), 200);
+    hub.process.stop().await;
+    // The second start makes no other client and shows no token.
+    let again = Hub::start(home.command(&["serve", "--json"])).await;
+    assert_eq!(again.token, "");
+}
+
+/// Where the data lives: as said, by the variable, or in the platform's folder.
+#[tokio::test]
+async fn the_home_is_found_in_this_order() {
+    let home = Home::bare(BINARY);
+    let write = ["tools", "call", "workspace_write", r#"{"path":"a.md","content":"x"}"#];
+    let file = "workspace/ai-data/a.md";
+    let (said, variable) = (home.user().join("said"), home.user().join("variable"));
+    let platform = home.user().join(".local/share/portcullis");
+    let run_with = async |home_arg: Option<&Path>, value: Option<&Path>| {
+        let mut command = tokio::process::Command::new(BINARY);
+        command.args(home_arg.into_iter().flat_map(|path| ["--home".as_ref(), path.as_os_str()])).args(write);
+        command.env_clear().env("HOME", home.user()).envs(value.map(|path| ("PORTCULLIS_HOME", path)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        assert_eq!(run(command, "").await.code, 0);
+    };
+    run_with(Some(&said), Some(&variable)).await;
+    assert!(said.join(file).exists() && !variable.exists(), "`--home` comes first");
+    run_with(None, Some(&variable)).await;
+    assert!(variable.join(file).exists() && !platform.exists(), "then PORTCULLIS_HOME");
+    // A variable that is empty is none.
+    run_with(None, Some(Path::new(""))).await;
+    assert!(platform.join(file).exists(), "then the platform's folder");
+}
+
+#[tokio::test]
+async fn the_program_tests_itself() {
+    let home = home();
+    let ran = home.run(&["--selftest"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.ends_with("selftest: 5 passed, 0 failed\n"), "{}", ran.stdout);
+    let ran = home.run(&["--selftest", "--json"]).await;
+    assert_eq!((ran.code, &ran.json()["failed"]), (0, &json!(0)));
+}
+
+#[tokio::test]
+async fn completions_and_the_schema_are_printed() {
+    let home = home();
+    for (shell, marker) in
+        [("bash", "_portcullis"), ("zsh", "#compdef portcullis"), ("fish", "complete -c portcullis")]
+    {
+        let ran = home.run(&["completions", shell]).await;
+        assert_eq!(ran.code, 0);
+        assert!(ran.stdout.contains(marker), "{shell}");
+    }
+    let schema = home.run(&["config-schema"]).await.json();
+    assert!(schema["properties"]["rate_limit"].is_object());
+}

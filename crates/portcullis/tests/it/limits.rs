@@ -1,0 +1,71 @@
+//! How fast a client may call.
+
+use crate::support::{BINARY, http, stdio};
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::Home;
+use serde_json::{Value, json};
+
+const SLOW: &str = "[rate_limit]\nrequests_per_second = 1\nburst = 3\n";
+/// More than the burst and what a slow machine lets trickle in.
+const TRIES: usize = 50;
+
+fn slow_home() -> Home {
+    let home = Home::bare(BINARY);
+    home.configure(SLOW);
+    home.write("a.md", "text");
+    home
+}
+
+/// Asks until it was too often, and returns how many answers came before and what the refusal says.
+async fn ask_too_often(client: &mut McpClient, method: &str, params: &Value) -> (usize, Value) {
+    for n in 0..TRIES {
+        let answer = client.request(method, params.clone()).await;
+        if let Some(error) = answer.get("error") {
+            return (n, error.clone());
+        }
+    }
+    panic!("{TRIES} requests were let through");
+}
+
+fn check_refusal((before, error): (usize, Value)) {
+    assert!(before >= 3, "the burst is let through, {before}");
+    assert_eq!(error["code"], -32000);
+    assert_eq!(error["message"], "Rate limit exceeded. Please try again later.");
+    let wait = error["data"]["retry_after_ms"].as_u64().unwrap();
+    assert!(wait <= 1_000, "{wait}");
+}
+
+#[tokio::test]
+async fn too_many_requests_are_told_when_to_come_back() {
+    let read = json!({ "name": "workspace_read", "arguments": { "path": "a.md" } });
+    let unknown = json!({ "name": "no_such", "arguments": {} });
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let home = slow_home();
+        let hub = home.serve().await;
+        let mut client = http(&hub, revision).await;
+        check_refusal(ask_too_often(&mut client, "tools/call", &read).await);
+        // Another client has a bucket of its own, and a list draws from it like a call.
+        let token = home.add_client("other", &[]).await;
+        let mut other = McpClient::http(hub.address, &token, "2026-07-28").await;
+        check_refusal(ask_too_often(&mut other, "tools/list", &json!({})).await);
+        // Unknown names are not free.
+        let token = home.add_client("prober", &[]).await;
+        let mut prober = McpClient::http(hub.address, &token, "2026-07-28").await;
+        let mut codes = Vec::new();
+        for _ in 0..8 {
+            codes.push(prober.refused("tools/call", unknown.clone()).await);
+        }
+        assert!(codes[..3].iter().all(|code| *code == -32602) && codes.contains(&-32000), "{codes:?}");
+    }
+}
+
+#[tokio::test]
+async fn stdio_has_the_same_limit() {
+    let home = slow_home();
+    let mut client = stdio(&home, "2025-06-18");
+    client.initialize(json!({})).await;
+    let read = json!({ "name": "workspace_read", "arguments": { "path": "a.md" } });
+    check_refusal(ask_too_often(&mut client, "tools/call", &read).await);
+    // It is refused, not cut off.
+    assert_eq!(client.result("ping", json!({})).await, json!({}));
+}

@@ -1,0 +1,24 @@
+//! The real program, from outside: every transport, every revision, bad input, operations.
+//!
+//! One binary for all of it, so that there is one link step. `forgotten` sees to it that every file here is in it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a helper that fails is a test that fails, and a test that is skipped says so"
+)]
+
+mod attacks;
+mod commands;
+mod forgotten;
+mod identity;
+mod lifecycle;
+mod limits;
+mod matrix;
+mod observability;
+mod reload;
+mod sessions;
+mod standard;
+mod support;
+mod transcripts;

@@ -1,0 +1,118 @@
+//! A changed configuration takes effect while sessions stay open; a bad one does not.
+
+use crate::support::{BINARY, http, names, stdio};
+use portcullis_testkit::http::Request;
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+
+async fn tools(client: &mut McpClient) -> Vec<String> {
+    let listed = client.result("tools/list", json!({})).await;
+    names(&listed["tools"]).into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_new_rule_holds_in_an_open_session() {
+    let home = Home::new(BINARY);
+    let hub = home.serve().await;
+    let mut open = http(&hub, "2025-11-25").await;
+    let mut bridge = stdio(&home, "2025-11-25");
+    bridge.initialize(json!({})).await;
+    assert_eq!(tools(&mut open).await.len(), 5);
+    home.configure(&format!("{UNHURRIED}[[policy]]\ntools = [\"memory_*\"]\ndecision = \"deny\"\n"));
+    let expected = ["workspace_read", "workspace_write", "workspace_list"];
+    until("the rule holds", async || (tools(&mut open).await == expected).then_some(())).await;
+    assert_eq!(tools(&mut bridge).await, expected);
+    let read = json!({ "name": "memory_read", "arguments": {} });
+    assert_eq!(open.refused("tools/call", read).await, -32602);
+    hub.process.says("The changed configuration is in force.").await;
+    // And back.
+    home.configure(UNHURRIED);
+    until("the rule is gone", async || (tools(&mut open).await.len() == 5).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_new_rate_limit_holds_in_an_open_session() {
+    let home = Home::new(BINARY);
+    let hub = home.serve().await;
+    let mut open = http(&hub, "2025-11-25").await;
+    home.configure("[rate_limit]\nrequests_per_second = 1\nburst = 1\n");
+    until("the limit holds", async || {
+        let answer = open.request("tools/list", json!({})).await;
+        (answer["error"]["code"] == -32000).then_some(())
+    })
+    .await;
+    home.configure(UNHURRIED);
+    until("the limit is gone", async || {
+        for _ in 0..5 {
+            if open.request("tools/list", json!({})).await.get("error").is_some() {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_log_level_holds_at_once() {
+    let home = Home::new(BINARY);
+    let mut client = stdio(&home, "2025-11-25");
+    client.initialize(json!({})).await;
+    home.configure(&format!("{UNHURRIED}[logging]\nlevel = \"debug\"\n"));
+    until("requests are logged", async || {
+        client.result("ping", json!({})).await;
+        client.process().stderr().contains("DEBUG mcp: received request method=ping").then_some(())
+    })
+    .await;
+}
+
+async fn readiness(hub: &Hub) -> (u16, Value) {
+    let reply = Request::get("/readyz").send(hub.address).await;
+    (reply.status(), reply.json())
+}
+
+#[tokio::test]
+async fn a_bad_file_changes_nothing_and_is_told() {
+    let home = Home::new(BINARY);
+    home.configure(&format!("{UNHURRIED}[[policy]]\ntools = [\"memory_*\"]\ndecision = \"deny\"\n"));
+    let mut hub = home.serve().await;
+    let mut open = http(&hub, "2025-11-25").await;
+    for (bad, says) in [
+        ("[rate_limit]\nrequests_per_secnd = 5\nburst = 0\n", "did you mean `requests_per_second`?"),
+        ("this is not TOML", "portcullis.toml"),
+        ("[[policy]]\ntools = [\"x\"]\ndecision = \"maybe\"\n", "maybe"),
+    ] {
+        home.configure(bad);
+        let why = until("the bad file is seen", async || {
+            let (status, said) = readiness(&hub).await;
+            let reason = said["components"]["config"]["reason"].as_str()?.to_owned();
+            (status == 503 && reason.contains(says)).then_some(reason)
+        })
+        .await;
+        assert!(why.contains("portcullis.toml"), "{why}");
+        // The last good one is in force.
+        assert_eq!(tools(&mut open).await, ["workspace_read", "workspace_write", "workspace_list"]);
+    }
+    home.configure(UNHURRIED);
+    until("the good file is seen", async || (readiness(&hub).await.0 == 200).then_some(())).await;
+    assert_eq!(tools(&mut open).await.len(), 5);
+    assert!(hub.process.is_running());
+}
+
+/// What needs a restart is said, and the rest of the file holds.
+#[tokio::test]
+async fn a_key_that_needs_a_restart_is_named() {
+    let home = Home::new(BINARY);
+    let hub = home.serve().await;
+    until("the change is seen", async || {
+        // Written again each time: the hub begins to look only after it has greeted.
+        home.configure(&format!("{UNHURRIED}[memory]\nenabled = false\n"));
+        hub.process.stderr().contains("which need a restart").then_some(())
+    })
+    .await;
+    assert!(hub.process.stderr().contains("memory.enabled"), "{}", hub.process.stderr());
+    let mut client = http(&hub, "2026-07-28").await;
+    assert_eq!(tools(&mut client).await.len(), 5);
+}

@@ -1,0 +1,41 @@
+//! What most tests begin with.
+
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::{Home, Hub, Talking};
+use serde_json::{Value, json};
+
+/// The program under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
+
+pub(crate) fn home() -> Home {
+    Home::new(BINARY)
+}
+
+/// Starts `--mcp` on a home: the hub itself, or a bridge to the one that runs there.
+pub(crate) fn stdio(home: &Home, revision: &'static str) -> McpClient {
+    McpClient::lines(Talking::start(home.command(&["--mcp"])), revision)
+}
+
+/// Opens a session over streamable HTTP.
+pub(crate) async fn http(hub: &Hub, revision: &'static str) -> McpClient {
+    let mut client = McpClient::http(hub.address, &hub.token, revision).await;
+    if !client.is_newest() {
+        client.initialize(json!({})).await;
+    }
+    client
+}
+
+/// A request as one line.
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
+}
+
+/// Returns the text of a tool's result.
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_default()
+}
+
+/// Returns the names in a list.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+}

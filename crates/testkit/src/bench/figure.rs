@@ -1,0 +1,69 @@
+//! One line of the table.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Something measured, and what it should be.
+pub(crate) struct Figure {
+    what: String,
+    measured: String,
+    target: String,
+    verdict: Verdict,
+}
+
+enum Verdict {
+    Pass,
+    Fail,
+    /// Told because it explains another figure.
+    Info,
+}
+
+impl Figure {
+    pub(crate) fn at_most(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+        Figure {
+            what: what.into(),
+            measured: format!("{measured:.1} {unit}"),
+            target: format!("≤ {limit} {unit}"),
+            verdict: if measured <= limit { Verdict::Pass } else { Verdict::Fail },
+        }
+    }
+
+    pub(crate) fn at_least(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+        Figure {
+            what: what.into(),
+            measured: format!("{measured:.1} {unit}"),
+            target: format!("≥ {limit} {unit}"),
+            verdict: if measured >= limit { Verdict::Pass } else { Verdict::Fail },
+        }
+    }
+
+    pub(crate) fn info(what: impl Into<String>, measured: impl Into<String>) -> Figure {
+        let (what, measured) = (what.into(), measured.into());
+        Figure { what, measured, target: String::new(), verdict: Verdict::Info }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "FAIL",
+            Verdict::Info => "",
+        };
+        write!(f, "{}\t{}\t{}\t{verdict}", self.what, self.measured, self.target)
+    }
+}
+
+/// Returns the middle value, which one slow round does not move.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+pub(crate) fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,113 @@
+//! The real binary as a child process, and what the kernel knows of it.
+
+use crate::http::Place;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// The file that is read, and how large it is.
+pub(crate) const FILE_NAME: &str = "bench.md";
+const FILE_BYTES: usize = 4_096;
+/// How the kernel counts processor time on every Linux that Rust runs on: `USER_HZ`.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// All guards as they are by default, except that nobody is told to slow down.
+const CONFIG: &str = "[http]\nlisten = \"127.0.0.1:0\"\n\n\
+                      [rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n";
+
+/// Returns text as a note holds it: words and line ends.
+pub(crate) fn sample_text() -> String {
+    let mut text = String::with_capacity(FILE_BYTES + 80);
+    for line in 1.. {
+        if text.len() >= FILE_BYTES {
+            break;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "- [ ] item {line}: \"water the plants\" before the gate closes at dusk");
+    }
+    text.truncate(FILE_BYTES);
+    text
+}
+
+/// Makes a home with the file and the settings that the measurements need.
+pub(crate) fn furnish(home: &Path) -> Result<()> {
+    let data = home.join("workspace/ai-data");
+    std::fs::create_dir_all(&data)?;
+    std::fs::write(data.join(FILE_NAME), sample_text())?;
+    std::fs::write(home.join("portcullis.toml"), CONFIG)?;
+    Ok(())
+}
+
+/// A child process that ends with this value.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    /// Returns the processor time that it used so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        // The name in brackets may hold anything; what follows it is numbers, from the third field on.
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+        let ticks: u64 = match fields.get(11..13) {
+            Some([user, system]) => user.parse::<u64>()? + system.parse::<u64>()?,
+            _ => bail!("/proc has no times of the process"),
+        };
+        Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
+    }
+
+    /// Returns its memory in kilobytes.
+    pub(crate) fn rss_kb(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+}
+
+/// A hub that serves HTTP.
+pub(crate) struct Hub {
+    pub(crate) process: Process,
+    pub(crate) place: Place,
+    /// Held open, so that the hub always has someone to print to.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Hub {
+    /// Starts `portcullis serve` and returns when it says where it is. A home that was used before needs the token.
+    pub(crate) fn serve(portcullis: &Path, home: &Path, token: Option<&str>) -> Result<Hub> {
+        let mut command = Command::new(portcullis);
+        command.args(["serve", "--json", "--home"]).arg(home).env("MCP_HTTP_PORT", "0");
+        let (process, mut stdout) = spawn(command)?;
+        let mut greeting = String::new();
+        while !greeting.ends_with("}\n") {
+            if stdout.read_line(&mut greeting)? == 0 {
+                bail!("the hub ended before it was ready");
+            }
+        }
+        let greeting: serde_json::Value = serde_json::from_str(&greeting)?;
+        let url = greeting["url"].as_str().context("no address")?;
+        let address = url.trim_start_matches("http://").trim_end_matches("/mcp").parse()?;
+        let token = greeting["token"].as_str().or(token).context("no token")?.to_owned();
+        Ok(Hub { process, place: Place { address, token }, _stdout: stdout })
+    }
+}
+
+/// Starts a child with its standard output at hand.
+pub(crate) fn spawn(mut command: Command) -> Result<(Process, BufReader<ChildStdout>)> {
+    command.env_remove("PORTCULLIS_HOME").env_remove("MCP_TRANSPORT");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("a process could not start")?;
+    let stdout = child.stdout.take();
+    let process = Process(child);
+    Ok((process, BufReader::new(stdout.context("no standard output")?)))
+}

@@ -1,0 +1,68 @@
+//! Measures a hub. `cargo xtask bench` builds it, runs it and writes down what it prints.
+//!
+//! `bench-load run PORTCULLIS` prints one line per figure: what, measured, target and verdict, with tabs between.
+//! `bench-load echo` and `constant TEXT_BYTES` are what the hub is compared with, processes of their own as the hub is.
+//! `bench-load gate`, `http PORTCULLIS` and `memory PORTCULLIS` measure one part, for who changes it.
+//! `bench-load compare PORTCULLIS…` loads several builds by turns.
+//! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
+
+#[path = "../bench/echo.rs"]
+mod echo;
+#[path = "../bench/figure.rs"]
+mod figure;
+#[path = "../bench/gate.rs"]
+mod gate;
+#[path = "../bench/http.rs"]
+mod http;
+#[path = "../bench/hub.rs"]
+mod hub;
+#[path = "../bench/load.rs"]
+mod load;
+#[path = "../bench/memory.rs"]
+mod memory;
+#[path = "../bench/start.rs"]
+mod start;
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+// The hub's own, so that both sides of every comparison have the same one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// One thread drives the load: the hub gets what is left of two cores.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["run", portcullis] => run(Path::new(portcullis)).await,
+        ["echo"] => echo::echo(),
+        ["constant", text_bytes] => echo::constant(text_bytes.parse()?),
+        ["gate"] => gate::measure().await.map(|figures| print(&figures)),
+        ["http", portcullis] => load::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
+        ["memory", portcullis] => memory::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
+        ["compare", ref portcullises @ ..] => {
+            load::compare(portcullises).await.map(|figures| print(&figures))
+        }
+        ["load", portcullis, era, seconds] => {
+            let era =
+                http::Era::ALL.into_iter().find(|known| known.as_str() == era).context("no such era")?;
+            load::only(Path::new(portcullis), era, seconds.parse()?).await
+        }
+        _ => bail!("see the head of bench-load.rs for what it can be told"),
+    }
+}
+
+/// Everything, in an order in which no figure disturbs another.
+async fn run(portcullis: &Path) -> Result<()> {
+    print(&gate::measure().await.context("the gate")?);
+    print(&load::measure(portcullis).await.context("calls over HTTP")?);
+    print(&start::measure(portcullis).context("the start")?);
+    print(&memory::measure(portcullis).await.context("memory")?);
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "whoever starts this reads the figures from here")]
+fn print(figures: &[figure::Figure]) {
+    figures.iter().for_each(|figure| println!("{figure}"));
+}
