@@ -20,8 +20,10 @@ const INTRODUCTION: &str = "\
 cargo xtask bench
 ```
 
-It needs Linux and about two minutes, and builds in release first. A machine that does other work at the same time
-shows it in the wall times; the targets are either ratios within one run or far above what a quiet machine needs.
+It needs Linux and about one minute, and builds in release first. A machine that does other work at the same time
+shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
+between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
+`bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
 
 How each figure is taken:
 
@@ -29,8 +31,10 @@ How each figure is taken:
   in one process; batches of 2,000 calls take turns, and the median of the differences is shown.
 - **Over HTTP**: the released binary with all guards on and only the rate limit raised, one client token, 16 calls in
   flight on 16 kept connections, in both eras of the protocol (with a session, and with everything in each request).
-  The echo is a bare axum server that parses the same body and answers as many bytes of JSON; it is a process
-  of its own with the same allocator and as many threads. Hub and echo take seven turns of 1.5 s; medians are compared.
+  The echo is a bare axum server that parses the JSON it is sent and sends it back; it is sent what the hub answers, so
+  both write the same bytes. It is a process of its own with the same allocator and as many threads. Hub and echo take
+  seven turns of 1.5 s; medians are compared. For comparison there is also a bare server that parses the hub's small
+  request and answers with text it has at hand: no server that opens a file can be as fast.
   The load generator is one thread on the same machine. CPU is user and system time of the server's process.
 - **Start**: from the start of the process until the answer to `tools/list` has been read; median of 20.
 - **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.

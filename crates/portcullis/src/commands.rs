@@ -13,11 +13,13 @@ use crate::cli::Cli;
 use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::print;
+use crate::reload::{self, Version};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long threads that wait for input may hold up the end of the process.
 const END_WITHIN: Duration = Duration::from_millis(200);
@@ -26,11 +28,19 @@ fn environment(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
+/// A home, its configuration, and which version of the file that was.
+struct Opened {
+    home: Home,
+    loaded: Loaded,
+    version: Version,
+}
+
 /// Finds or makes the home and reads its configuration.
-fn open(home: Option<&Path>) -> Result<(Home, Loaded)> {
+fn open(home: Option<&Path>) -> Result<Opened> {
     let home = Home::open(Home::locate(home, environment)?)?;
+    let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
-    Ok((home, loaded))
+    Ok(Opened { home, loaded, version })
 }
 
 /// Runs to the end, on a runtime that does not wait for a read of standard input that never returns.
@@ -41,16 +51,27 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(result)
 }
 
-/// Resolves when the process is told to end.
-async fn told_to_end() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// Hears when the process is told to end. Made early: a signal that comes before is not heard.
+struct Ending {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ending {
+    fn new() -> std::io::Result<Ending> {
+        Ok(Ending {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Resolves when the process is told to end, each time that it is.
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {

@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn the_home_is_the_first_that_is_named() {
-        let cases: [(Option<&str>, &[(&str, &str)], &str); 5] = [
+        type Case = (Option<&'static str>, &'static [(&'static str, &'static str)], &'static str);
+        let cases: [Case; 5] = [
             (Some("/given"), &[("PORTCULLIS_HOME", "/named"), ("HOME", "/user")], "/given"),
             (None, &[("PORTCULLIS_HOME", "/named"), ("HOME", "/user")], "/named"),
             (

@@ -14,9 +14,10 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What tells one version of a file from another.
-type Version = Vec<Option<(u64, i64, i64, u64)>>;
+pub(crate) type Version = Vec<Option<(u64, i64, i64, u64)>>;
 
-fn version(home: &Path) -> Version {
+/// Looks at the file. Before it is read, so that a change in between is noticed.
+pub(crate) fn version(home: &Path) -> Version {
     let names = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
     let look = |name| {
         let metadata = std::fs::metadata(home.join(name)).ok()?;
@@ -28,12 +29,12 @@ fn version(home: &Path) -> Version {
 /// Looks at the file until the hub closes.
 pub(crate) async fn watch(
     home: Home,
+    mut seen: Version,
     composed: Arc<Composed>,
     mut current: Config,
     bound: Option<Bound>,
     log_level: LogLevel,
 ) {
-    let mut seen = version(home.path());
     loop {
         tokio::select! {
             () = composed.hub.closed() => return,

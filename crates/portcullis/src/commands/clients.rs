@@ -1,6 +1,6 @@
 //! `portcullis clients`: who may call, and what.
 
-use super::{environment, open};
+use super::{Opened, environment, open};
 use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
 use crate::config::Config;
 use crate::home::{Home, make_private};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Result<ExitCode> {
-    let (home, loaded) = open(home)?;
+    let Opened { home, loaded, .. } = open(home)?;
     let secure = loaded.config.workspace.secure_dir();
     make_private(&secure)?;
     let directory = Directory::open(&secure, Arc::new(SystemClock)).context("the list of clients")?;

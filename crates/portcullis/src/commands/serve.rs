@@ -1,6 +1,6 @@
 //! `portcullis serve`: the hub, over HTTP and the local socket.
 
-use super::{block_on, open, told_to_end};
+use super::{Ending, Opened, block_on, open};
 use crate::BadUsage;
 use crate::compose::{self, Bound, Composed, compose};
 use crate::config::{Config, Loaded};
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 const FIRST_CLIENT: &str = "default";
 
 pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
-    let (home, loaded) = open(home)?;
+    let Opened { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
@@ -34,7 +34,7 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
         return Err(anyhow!(reason));
     };
     raise_open_files(loaded.config.limits.connections_max);
-    block_on(serve(home, loaded, log_level, claim, json))?
+    block_on(serve(Opened { home, loaded, version }, log_level, claim, json))?
 }
 
 /// Files that the hub itself has open, besides one for each connection.
@@ -53,14 +53,9 @@ fn raise_open_files(connections_max: usize) {
     }
 }
 
-async fn serve(
-    home: Home,
-    loaded: Loaded,
-    log_level: logging::LogLevel,
-    claim: Claim,
-    json: bool,
-) -> Result<ExitCode> {
-    let Loaded { config, path, .. } = loaded;
+async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json: bool) -> Result<ExitCode> {
+    let Opened { home, loaded: Loaded { config, path, .. }, version } = opened;
+    let mut ending = Ending::new()?;
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
     let composed = Arc::new(compose(&home, &config)?);
@@ -75,9 +70,16 @@ async fn serve(
     let greeting =
         Greeting { home: &home, config_path: path.as_deref(), url: format!("http://{address}/mcp"), token };
     greeting.print(&config, json);
-    tokio::spawn(reload::watch(home.clone(), composed.clone(), config.clone(), Some(bound), log_level));
+    tokio::spawn(reload::watch(
+        home.clone(),
+        version,
+        composed.clone(),
+        config.clone(),
+        Some(bound),
+        log_level,
+    ));
 
-    told_to_end().await?;
+    ending.told().await;
     tracing::info!(target: "hub", "Shutting down; calls under way are finished first. Once more to end at once.");
     let ended = async {
         let all_done = composed.hub.shut_down(grace).await;
@@ -90,7 +92,7 @@ async fn serve(
                 tracing::warn!(target: "hub", grace_secs = grace.as_secs(), "Some calls did not finish in time.");
             }
         }
-        _ = told_to_end() => tracing::warn!(target: "hub", "Ended at once."),
+        () = ending.told() => tracing::warn!(target: "hub", "Ended at once."),
     }
     drop(claim);
     Ok(ExitCode::SUCCESS)

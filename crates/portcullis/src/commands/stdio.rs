@@ -1,9 +1,8 @@
 //! `portcullis --mcp`: MCP on standard input and output, as the hub or as a bridge to the one that runs.
 
-use super::{block_on, open, told_to_end};
+use super::{Ending, Opened, block_on, open};
 use crate::compose::compose;
 use crate::config::Loaded;
-use crate::home::Home;
 use crate::{logging, print, reload};
 use anyhow::{Context, Result, anyhow};
 use portcullis_server::line;
@@ -19,18 +18,20 @@ const CONNECT_TRIES: u32 = 50;
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
-    let (home, loaded) = open(home)?;
+    let Opened { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }
     block_on(async {
+        let mut ending = Ending::new()?;
         for _ in 0..CONNECT_TRIES {
             if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
-                return be_the_hub(home, loaded, log_level, claim).await;
+                let opened = Opened { home, loaded, version };
+                return be_the_hub(opened, log_level, claim, ending).await;
             }
             if let Ok(hub) = local::connect(home.path()).await {
-                return bridge(hub).await;
+                return bridge(hub, &mut ending).await;
             }
             tokio::time::sleep(CONNECT_PAUSE).await;
         }
@@ -39,11 +40,11 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
     })?
 }
 
-async fn bridge(hub: UnixStream) -> Result<ExitCode> {
+async fn bridge(hub: UnixStream, ending: &mut Ending) -> Result<ExitCode> {
     tracing::info!(target: "hub", "Passing messages on to the hub that runs on this home.");
     let ended = tokio::select! {
         ended = local::bridge(hub, tokio::io::stdin(), tokio::io::stdout()) => ended,
-        told = told_to_end() => told.map(|()| BridgeEnd::ClientLeft),
+        () = ending.told() => Ok(BridgeEnd::ClientLeft),
     };
     match ended {
         Ok(BridgeEnd::ClientLeft) => Ok(ExitCode::SUCCESS),
@@ -55,26 +56,26 @@ async fn bridge(hub: UnixStream) -> Result<ExitCode> {
 }
 
 async fn be_the_hub(
-    home: Home,
-    loaded: Loaded,
+    opened: Opened,
     log_level: logging::LogLevel,
     claim: Claim,
+    mut ending: Ending,
 ) -> Result<ExitCode> {
-    let config = loaded.config;
+    let Opened { home, loaded: Loaded { config, .. }, version } = opened;
     let grace = config.limits.shutdown_grace;
     let composed = Arc::new(compose(&home, &config)?);
     let socket = claim.listen().context("the local socket")?;
     let mut serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
-    tokio::spawn(reload::watch(home, composed.clone(), config, None, log_level));
+    tokio::spawn(reload::watch(home, version, composed.clone(), config, None, log_level));
 
     let hub = composed.hub.clone();
     let serving = line::serve(hub.clone(), "stdio", tokio::io::stdin(), tokio::io::stdout());
     tokio::select! {
         served = serving => {
             served.context("standard input and output")?;
-            wait_for_bridges(&hub).await;
+            wait_for_bridges(&hub, &mut ending).await;
         }
-        told = told_to_end() => told?,
+        () = ending.told() => {}
     }
     hub.shut_down(grace).await;
     let _ = tokio::time::timeout(grace, &mut serving_socket).await;
@@ -83,14 +84,14 @@ async fn be_the_hub(
 }
 
 /// Others may have come to this hub by way of its socket; they are not left in the middle of their work.
-async fn wait_for_bridges(hub: &portcullis_server::Hub) {
+async fn wait_for_bridges(hub: &portcullis_server::Hub, ending: &mut Ending) {
     if hub.has_local_guests() {
         tracing::info!(target: "hub", "Standard input has ended; serving the other processes on this home until they leave.");
     }
     while hub.has_local_guests() {
         tokio::select! {
             () = tokio::time::sleep(CONNECT_PAUSE) => {}
-            _ = told_to_end() => return,
+            () = ending.told() => return,
         }
     }
 }

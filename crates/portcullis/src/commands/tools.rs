@@ -1,7 +1,7 @@
 //! `portcullis tools`: list the tools, or call one, through every guard.
 
 use super::link::Link;
-use super::{block_on, open};
+use super::{Opened, block_on, open};
 use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 const ARGUMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result<ExitCode> {
-    let (home, loaded) = open(home)?;
+    let Opened { home, loaded, .. } = open(home)?;
     logging::start(crate::config::Logging { level: crate::config::Level::Warn, ..loaded.config.logging });
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
