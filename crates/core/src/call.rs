@@ -2,6 +2,7 @@
 
 use crate::context::CallCtx;
 use crate::effect::{Effect, EffectSet};
+use crate::gate::Sight;
 use crate::json;
 use crate::pattern::Pattern;
 use crate::tool::ToolDef;
@@ -71,6 +72,11 @@ impl Scope {
         Scope { allow: Pattern::any(), effects: EffectSet::ALL }
     }
 
+    /// Returns whether nothing is out of this scope.
+    pub fn is_everything(&self) -> bool {
+        self.effects == EffectSet::ALL && self.allow.is_any()
+    }
+
     pub fn covers(&self, name: &str, effect: Effect) -> bool {
         self.effects.contains(effect) && self.allow.matches(name)
     }
@@ -128,7 +134,8 @@ impl Target {
 
 /// The arguments of a call: the bytes as they came, and the value they mean.
 ///
-/// Both are of one parse, which refuses repeated keys, so a rule and a tool cannot read two different things.
+/// What is read from the bytes is the same wherever it is read: repeated keys, which readers resolve differently,
+/// are refused before a tool sees them.
 #[derive(Debug, Clone)]
 pub struct Arguments {
     raw: Arc<RawValue>,
@@ -204,12 +211,14 @@ pub struct Call {
     pub(crate) tool: Option<Arc<ToolDef>>,
     /// Whether a provider answers for the target. For a tool the same as `tool.is_some()`.
     pub(crate) known: bool,
+    /// What the caller may see, where a provider has to know: for completions.
+    pub(crate) sight: Option<Sight>,
 }
 
 impl Call {
     pub fn new(caller: Caller, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
         let (trail, tool) = (Arc::default(), None);
-        Call { id: CallId::new(), caller, target, arguments, ctx, trail, tool, known: false }
+        Call { id: CallId::new(), caller, target, arguments, ctx, trail, tool, known: false, sight: None }
     }
 
     /// Returns the definition of the tool, where the target is a known tool.

@@ -99,6 +99,9 @@ pub struct Question {
     pub ask: Ask,
 }
 
+/// Keys of the hub's own questions begin with this. An answer to one counts only if it was asked before.
+pub const OWN_KEYS: &str = "portcullis_";
+
 /// What the client answered, in the client's own words.
 pub type Answer = Value;
 /// Answers by key.

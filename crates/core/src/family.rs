@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::call::{Arguments, Call, CompletionOf, Target};
 use crate::context::CallCtx;
 use crate::error::ToolError;
-use crate::gate::Permit;
+use crate::gate::{Permit, Sight};
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceDef, TemplateDef};
 use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
@@ -138,13 +138,14 @@ pub trait ResourceSource: Send + Sync {
 
     fn read(&self, uri: String, ctx: CallCtx) -> BoxFuture<'_, Result<Vec<ResourceContents>, ToolError>>;
 
-    /// Proposes values for a variable of a template.
+    /// Proposes values for a variable of a template, of those that the caller may see.
     fn complete(
         &self,
         template: String,
         argument: ArgumentInProgress,
+        sight: Sight,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
-        let _ = (template, argument);
+        let _ = (template, argument, sight);
         Box::pin(async { Ok(Completion::default()) })
     }
 }
@@ -299,7 +300,8 @@ impl Family {
                     }
                     CompletionOf::Template(uri) => {
                         let source = self.resources.as_ref().ok_or_else(unknown)?;
-                        source.complete(uri.clone(), argument).await?
+                        let sight = call.sight.ok_or_else(|| ToolError::internal("no gate was passed"))?;
+                        source.complete(uri.clone(), argument, sight).await?
                     }
                 };
                 Ok(Output::Completion(completion))

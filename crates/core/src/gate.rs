@@ -6,9 +6,15 @@ use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef};
 use crate::tool::ToolDef;
+use futures::FutureExt;
 use futures::future::BoxFuture;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::broadcast;
+
+/// How long one provider may take to list its resources.
+const LIST_WITHIN: Duration = Duration::from_secs(10);
 
 /// Shows that a call went through every layer. Only the gate makes one.
 ///
@@ -86,16 +92,31 @@ impl<'a> Next<'a> {
     }
 }
 
+/// What one caller may see of the resources, for a provider that has to leave the rest out.
+#[derive(Clone)]
+pub struct Sight {
+    layers: Arc<[Box<dyn Layer>]>,
+    caller: Caller,
+}
+
+impl Sight {
+    /// Returns whether the caller may know of this address.
+    pub fn sees_resource(&self, uri: &str) -> bool {
+        let listing = Listing::of_read("resource", uri);
+        self.layers.iter().all(|layer| layer.shows(&self.caller, &listing))
+    }
+}
+
 /// The layers in order, and what is behind them.
 pub struct Gate {
     registry: Registry,
-    layers: Vec<Box<dyn Layer>>,
+    layers: Arc<[Box<dyn Layer>]>,
 }
 
 impl Gate {
     /// Builds a gate; the first layer is the outermost. Only `guard::stack` and tests do this.
     pub fn new(registry: Registry, layers: Vec<Box<dyn Layer>>) -> Gate {
-        Gate { registry, layers }
+        Gate { registry, layers: layers.into() }
     }
 
     /// Takes a call down the road and brings its outcome back.
@@ -105,6 +126,9 @@ impl Gate {
             call.known = call.tool.is_some();
         } else {
             call.known = self.registry.knows(&call.target);
+        }
+        if let Target::Completion(_) = &call.target {
+            call.sight = Some(Sight { layers: self.layers.clone(), caller: call.caller.clone() });
         }
         Next { layers: &self.layers, registry: &self.registry }.run(call)
     }
@@ -145,9 +169,13 @@ impl Gate {
         self.admits(caller)?;
         let (mut found, mut failed) = (Vec::new(), Vec::new());
         for provider in self.registry.providers() {
-            match provider.resources(Permit(())).await {
-                Ok(resources) => found.extend(resources),
-                Err(error) => failed.push(error),
+            // A provider that hangs or panics must not take the list of the others with it.
+            let listed = AssertUnwindSafe(provider.resources(Permit(()))).catch_unwind();
+            match tokio::time::timeout(LIST_WITHIN, listed).await {
+                Ok(Ok(Ok(resources))) => found.extend(resources),
+                Ok(Ok(Err(error))) => failed.push(error),
+                Ok(Err(_)) => failed.push(ToolError::internal("a provider panicked")),
+                Err(_) => failed.push(ToolError::timeout(LIST_WITHIN)),
             }
         }
         found.retain(|resource| self.sees_resource(caller, &resource.uri));
@@ -160,7 +188,8 @@ impl Gate {
             && self.shows(caller, &Listing::of_read("resource", uri))
     }
 
-    fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
+    /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.
+    pub fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
         self.layers.iter().try_for_each(|layer| layer.admits(caller))
     }
 

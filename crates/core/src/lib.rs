@@ -25,15 +25,15 @@ pub use call::{
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{
-    Answer, Answers, Ask, AskKind, AskRefused, CallCtx, LogLevel, LogMessage, NoPeer, Peer, Progress,
-    Question,
+    Answer, Answers, Ask, AskKind, AskRefused, CallCtx, LogLevel, LogMessage, NoPeer, OWN_KEYS, Peer,
+    Progress, Question,
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
 pub use error::{ErrorKind, Fault, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
-pub use gate::{Gate, Layer, Listing, Next, Permit};
+pub use gate::{Gate, Layer, Listing, Next, Permit, Sight};
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput,

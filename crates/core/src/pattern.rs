@@ -55,6 +55,11 @@ impl Pattern {
         Pattern::new(&["*"]).expect("`*` is a glob")
     }
 
+    /// Returns whether the pattern is known to match every name.
+    pub fn is_any(&self) -> bool {
+        self.everything
+    }
+
     pub fn matches(&self, name: &str) -> bool {
         self.everything || self.set.is_match(name)
     }

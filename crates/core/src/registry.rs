@@ -250,9 +250,7 @@ impl Index {
             Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
                 self.prompts.get(name).copied()
             }
-            Target::Completion(CompletionOf::Template(uri)) => {
-                self.templates.get(uri).copied().or_else(|| self.owner_of(uri))
-            }
+            Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
             Target::Resource(uri) => self.owner_of(uri),
         };
         at.map(|at| self.providers[at].clone())

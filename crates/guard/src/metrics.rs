@@ -5,7 +5,7 @@
 
 use crate::ending::Ending;
 use arc_swap::ArcSwap;
-use portcullis_core::{BoxFuture, Call, Layer, Next, Outcome, Target};
+use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Next, Outcome, Target};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -234,9 +234,14 @@ impl Layer for Metrics {
         Box::pin(async move {
             self.inner.in_flight.inc();
             let (series, started) = (self.series_of(&call), Instant::now());
+            let is_tool = matches!(call.target, Target::Tool(_));
             let mut under_way = InFlight { metrics: self, series, started, ending: None };
             let outcome = next.run(call).await;
             under_way.ending = Some(Ending::of(&outcome));
+            // Whoever may not know of a tool must not find its name here either.
+            if is_tool && outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unknown) {
+                under_way.series = self.inner.unknown.clone();
+            }
             outcome
         })
     }

@@ -16,6 +16,7 @@ use crate::print;
 use crate::reload::{self, Version};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -49,6 +50,16 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(END_WITHIN);
     Ok(result)
+}
+
+/// Returns where a client on this machine finds a hub that listens at `address`.
+fn url_of(address: SocketAddr) -> String {
+    let mut reachable = address;
+    if address.ip().is_unspecified() {
+        // Nobody's address; the hub answers to the machine's own there.
+        reachable.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    format!("http://{reachable}/mcp")
 }
 
 /// Hears when the process is told to end. Made early: a signal that comes before is not heard.

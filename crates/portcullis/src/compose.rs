@@ -3,7 +3,7 @@
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use anyhow::{Context, Result};
-use portcullis_core::{Caller, Client, Clock, Gate, Origin, Registry, SystemClock, ToolDef};
+use portcullis_core::{Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, SystemClock, ToolDef};
 use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::identity::Directory;
@@ -25,6 +25,7 @@ pub(crate) struct Composed {
     pub(crate) identity: Arc<Directory>,
     pub(crate) handles: Handles,
     pub(crate) health: Arc<ConfigHealth>,
+    changes: Changes,
 }
 
 /// Whether the configuration on disk is the one in force.
@@ -50,6 +51,20 @@ impl Authenticate for Known {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>> {
         self.0.authenticate(token?)
     }
+
+    fn still_knows(&self, client: &Client) -> bool {
+        let clients = self.0.list().unwrap_or_default();
+        clients.iter().any(|known| known.name == client.name && !known.is_expired(&SystemClock))
+    }
+}
+
+/// `/readyz` needs no token, so it names no client.
+const CLIENTS: &str = "the list of clients cannot be used, so nobody is let in; `portcullis doctor` says why";
+
+/// Says what is wrong with the audit log, but not where it is.
+fn no_path(reason: &str) -> String {
+    let reason = reason.rsplit(": ").next().unwrap_or(reason);
+    format!("the audit log cannot be written: {reason}")
 }
 
 struct HubOps {
@@ -64,11 +79,11 @@ impl Ops for HubOps {
         let workspace = match std::fs::metadata(&self.ai_data) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err("the workspace is not a folder".to_owned()),
-            Err(error) => Err(format!("the workspace cannot be reached: {error}")),
+            Err(error) => Err(format!("the workspace cannot be reached: {}", error.kind())),
         };
         vec![
-            Readiness { component: "audit", state: self.handles.audit.health() },
-            Readiness { component: "clients", state: self.identity.health() },
+            Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
+            Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
             Readiness { component: "workspace", state: workspace },
         ]
@@ -87,14 +102,13 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let (gate, _) = guarded(&config, Arc::new(SystemClock))?;
+    let (gate, _) = guarded(&config, Registry::default(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
 /// Puts the guards before the native tools.
-fn guarded(config: &Config, clock: Arc<dyn Clock>) -> Result<(Gate, Handles)> {
-    let registry = Registry::default();
+fn guarded(config: &Config, registry: Registry, clock: Arc<dyn Clock>) -> Result<(Gate, Handles)> {
     let tools = ToolsConfig {
         workspace_root: config.workspace.data_dir(),
         prompts_dir: config.prompts.path.clone(),
@@ -117,7 +131,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
-    let (gate, handles) = guarded(config, clock.clone())?;
+    let registry = Registry::default();
+    let changes = registry.changes();
+    let (gate, handles) = guarded(config, registry, clock.clone())?;
     let health = Arc::new(ConfigHealth::default());
     let ops =
         HubOps { handles: handles.clone(), identity: identity.clone(), config: health.clone(), ai_data };
@@ -131,7 +147,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         limits: limits(config),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
-    Ok(Composed { hub, identity, handles, health })
+    Ok(Composed { hub, identity, handles, health, changes })
 }
 
 impl Composed {
@@ -143,6 +159,10 @@ impl Composed {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
         }
         self.health.set(None);
+        // Other rules may show other things.
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            self.changes.announce(change);
+        }
     }
 }
 

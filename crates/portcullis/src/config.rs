@@ -29,14 +29,13 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 15] = [
+const NEED_RESTART: [&str; 14] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
-    "stdio.client",
     "limits.line_bytes_max",
     "limits.body_bytes_max",
     "limits.connections_max",

@@ -31,7 +31,7 @@ pub(crate) async fn watch(
     home: Home,
     mut seen: Version,
     composed: Arc<Composed>,
-    mut current: Config,
+    start: Config,
     bound: Option<Bound>,
     log_level: LogLevel,
 ) {
@@ -52,21 +52,23 @@ pub(crate) async fn watch(
                 }
                 composed.apply(&loaded.config, bound.as_ref());
                 log_level.set(loaded.config.logging.level);
-                let waiting = current.diff_needs_restart(&loaded.config);
+                let waiting = start.diff_needs_restart(&loaded.config);
                 if waiting.is_empty() {
                     tracing::info!(target: "config", "The changed configuration is in force.");
                 } else {
                     let keys = waiting.join(", ");
                     tracing::warn!(target: "config", %keys, "The changed configuration is in force, but for these keys, which need a restart.");
                 }
-                current = loaded.config;
             }
             Err(errors) => {
                 for problem in &errors.problems {
                     tracing::error!(target: "config", "{problem}");
                 }
                 tracing::error!(target: "config", "The changed configuration has errors; the last good one stays in force.");
-                composed.health.set(Some(errors.to_string()));
+                let count = errors.problems.len();
+                composed.health.set(Some(format!(
+                    "the changed file has {count} errors, so the last good one is in force; `portcullis doctor` names them"
+                )));
             }
         }
     }

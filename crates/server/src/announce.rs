@@ -1,9 +1,10 @@
 //! Telling clients what changed.
 
+use crate::dispatch::caller;
 use crate::hub::Hub;
 use crate::stream::{Outlet, Stream};
 use bytes::Bytes;
-use portcullis_core::{Caller, Change};
+use portcullis_core::{Caller, Change, Client};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::{Id, RpcError, era, rpc};
 use serde_json::{Map, Value, json};
@@ -14,6 +15,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// How many listeners a hub serves at once.
 const LISTENERS_MAX: usize = 10_000;
+/// How many of them may be one client's.
+const LISTENERS_PER_CLIENT_MAX: usize = 1_000;
 /// How many resources one listener may watch.
 const WATCHED_MAX: usize = 1_000;
 
@@ -118,13 +121,25 @@ impl Listeners {
         let tag = id.to_value();
         let params = era::tagged(json!({ "notifications": interest.granted() }), &tag);
         let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= LISTENERS_MAX {
+        let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
+        if all.len() >= LISTENERS_MAX || own >= LISTENERS_PER_CLIENT_MAX {
             return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
         }
         outlet.deliver(rpc::notification("notifications/subscriptions/acknowledged", &params));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
         all.insert(key, Listener { interest, caller, outlet, tag, stream });
         Ok(Listening { hub: hub.clone(), key })
+    }
+
+    /// Ends the streams of clients that are known no more.
+    pub(crate) fn sweep(&self, known: impl Fn(&Client) -> bool) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
+            let keep = known(&listener.caller.client);
+            if let (false, Some(stream)) = (keep, &listener.stream) {
+                stream.finish();
+            }
+            keep
+        });
     }
 
     /// Ends every stream that only listens.
@@ -177,7 +192,10 @@ impl Hub {
         let message: Bytes = rpc::notification(method, &params);
         for session in self.sessions.all() {
             let concerned = match change {
-                Change::ResourceUpdated(uri) => session.watches(uri),
+                // A rule may have changed since it was subscribed to.
+                Change::ResourceUpdated(uri) => {
+                    session.watches(uri) && self.gate.sees_resource(&caller(&session.client), uri)
+                }
                 Change::Tools | Change::Prompts | Change::Resources => session.is_initialized(),
             };
             if concerned {

@@ -108,7 +108,7 @@ impl CallJob {
         if let (ErrorKind::NeedsInput, Some(input), Some(round), Some(digest)) =
             (error.kind, &error.input, &round, digest)
         {
-            let state = hub.seal.seal(&digest, round.answers().clone(), input.state.clone());
+            let state = hub.seal.seal(&digest, round.answers().clone(), input);
             return Some(Ok(render::questions(revision, input, &state)));
         }
         Some(render::failure(revision, &target, style, &error))
@@ -177,7 +177,28 @@ impl Exchange {
     /// Takes the request apart.
     pub(crate) fn prepare(self, request: &Request<'_>, params: &Params<'_>) -> Job {
         let method = request.method.as_ref();
-        if !is_method(self.revision, method) {
+        let known = is_method(self.revision, method);
+        let charged = match method {
+            "ping" => Ok(()),
+            // These are charged on their way through the gate.
+            "tools/call"
+            | "resources/read"
+            | "prompts/get"
+            | "completion/complete"
+            | "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+                if known =>
+            {
+                Ok(())
+            }
+            _ => self.charge(),
+        };
+        if let Err(refused) = charged {
+            return Job::Ready(Err(refused));
+        }
+        if !known {
             return Job::Ready(Err(RpcError::method_not_found(method)));
         }
         match method {
@@ -194,6 +215,11 @@ impl Exchange {
             }
             _ => Job::Ready(self.answer_now(method, params)),
         }
+    }
+
+    /// Charges for a request that the gate does not see. Only `ping` is free.
+    fn charge(&self) -> Result<(), RpcError> {
+        self.hub.gate.admits(&self.caller()).map_err(|error| self.list_refused(&error))
     }
 
     /// Answers what needs no waiting.
@@ -391,7 +417,7 @@ impl Exchange {
             Some(text) => self.hub.seal.open(&call.digest(), &text).map_err(RpcError::invalid_params)?,
             None => crate::seal::Earlier::default(),
         };
-        earlier.answers.extend(input_responses(params)?);
+        earlier.add(input_responses(params)?);
         let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state);
         let round = Arc::new(round);
         call.ctx = CallCtx { cancel, peer: round.clone() };

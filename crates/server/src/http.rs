@@ -137,10 +137,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
         });
     }
     drop(listener);
-    // Streams that only listen would hold their connections for ever.
-    let hub_done = hub.running.wait();
-    let _ = tokio::time::timeout(CLOSE_WITHIN, hub_done).await;
-    hub.sessions.close_all();
-    hub.listeners.close_all();
+    // How long calls may take to finish is not decided here.
+    hub.drained.cancelled().await;
     let _ = tokio::time::timeout(CLOSE_WITHIN, graceful.shutdown()).await;
 }

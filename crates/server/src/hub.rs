@@ -16,6 +16,9 @@ use tokio_util::task::TaskTracker;
 /// Finds out who a bearer token belongs to.
 pub trait Authenticate: Send + Sync {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
+
+    /// Returns whether a client that was let in before still would be.
+    fn still_knows(&self, client: &Client) -> bool;
 }
 
 /// The state of one component, for `/readyz`.
@@ -58,7 +61,7 @@ impl Default for HubLimits {
             sessions_per_client_max: 2_000,
             session_idle: Duration::from_secs(30 * 60),
             in_flight_max: 256,
-            connections_max: 10_000,
+            connections_max: 4_000,
         }
     }
 }
@@ -92,6 +95,8 @@ pub struct Hub {
     pub(crate) running: TaskTracker,
     /// Cancelled when no new work is taken.
     pub(crate) closing: CancellationToken,
+    /// Cancelled when the work that was under way then is done, or has had its time.
+    pub(crate) drained: CancellationToken,
 }
 
 impl Hub {
@@ -111,6 +116,7 @@ impl Hub {
             clock: parts.clock,
             running: TaskTracker::new(),
             closing: CancellationToken::new(),
+            drained: CancellationToken::new(),
         });
         crate::announce::start(&hub);
         crate::session::start_sweeping(&hub);
@@ -124,6 +130,7 @@ impl Hub {
         let all_done = tokio::time::timeout(grace, self.running.wait()).await.is_ok();
         self.sessions.close_all();
         self.listeners.close_all();
+        self.drained.cancel();
         all_done
     }
 

@@ -203,6 +203,11 @@ impl Directory {
     }
 
     /// Returns whether no client was ever made, or all were revoked. A damaged file is not empty.
+    /// Returns whether there is a list already, be it empty or damaged.
+    pub fn has_been_used(&self) -> bool {
+        self.store.stamp().is_some()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
     }

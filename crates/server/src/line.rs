@@ -65,8 +65,9 @@ where
     let waiting = TaskTracker::new();
     let room = sender.downgrade();
     let outlet: Arc<dyn Outlet> = Arc::new(LineOutlet { sender, waiting: waiting.clone() });
-    let session = Session::new(hub.local_client.load_full(), transport, outlet.clone());
-    hub.sessions.add(&session).map_err(|error| std::io::Error::other(error.message))?;
+    let session = Session::new(hub.local_client.load_full(), transport, outlet.clone())
+        .and_then(|session| hub.sessions.add(&session).map(|()| session))
+        .map_err(|error| std::io::Error::other(error.message))?;
     let writer = tokio::spawn(write_lines(to, receiver));
     let connection = Connection { hub: hub.clone(), session: session.clone(), outlet, room };
     let calls = TaskTracker::new();
@@ -197,6 +198,10 @@ impl Connection {
                 }
                 drop(begun);
             }
+            // Nothing, where everything was cancelled.
+            if answers.is_empty() {
+                return;
+            }
             outlet.deliver(Bytes::from([b"[".as_slice(), &answers.join(&b',')[..], b"]"].concat()));
         });
     }
@@ -284,7 +289,8 @@ struct Begun {
 
 /// Takes a notification. One that means nothing here is ignored, as JSON-RPC wants it.
 pub(crate) fn notified(session: &Session, notification: &Notification<'_>) {
-    tracing::debug!(target: "mcp", method = %notification.method, "received notification");
+    let method = portcullis_core::json::printable(&notification.method);
+    tracing::debug!(target: "mcp", %method, "received notification");
     if notification.method == "notifications/cancelled"
         && let Ok(params) = Params::parse(notification.params)
         && let Some(raw) = params.raw(Key::RequestId)

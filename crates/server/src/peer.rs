@@ -57,7 +57,7 @@ impl SessionPeer {
         let mut answers = Answers::new();
         for (key, answer) in waiting {
             let answer = tokio::select! {
-                () = session.closed.cancelled() => Err("the session was closed".to_owned()),
+                () = session.input_over.cancelled() => Err("the client has gone".to_owned()),
                 answer = answer => answer.unwrap_or_else(|_| Err("the session was closed".to_owned())),
             };
             answers.insert(key, answer.map_err(AskRefused::Failed)?);

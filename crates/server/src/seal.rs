@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use portcullis_core::{Answers, Clock};
+use portcullis_core::{Answers, Clock, InputRequired, OWN_KEYS};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ struct Sealed {
     call: String,
     expires: u64,
     answers: Answers,
+    /// The questions that this round ends with.
+    asked: Vec<String>,
     state: Option<String>,
 }
 
@@ -27,7 +29,17 @@ struct Sealed {
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     pub(crate) answers: Answers,
+    asked: Vec<String>,
     pub(crate) state: Option<String>,
+}
+
+impl Earlier {
+    /// Adds what this round brings. An answer to a question of the hub's own that was never put is no answer.
+    pub(crate) fn add(&mut self, answers: Answers) {
+        let asked = &self.asked;
+        let counts = |key: &String| !key.starts_with(OWN_KEYS) || asked.contains(key);
+        self.answers.extend(answers.into_iter().filter(|(key, _)| counts(key)));
+    }
 }
 
 /// Seals and opens.
@@ -44,9 +56,10 @@ impl Seal {
         Ok(Seal { key, clock })
     }
 
-    pub(crate) fn seal(&self, digest: &[u8; 32], answers: Answers, state: Option<String>) -> String {
+    pub(crate) fn seal(&self, digest: &[u8; 32], answers: Answers, input: &InputRequired) -> String {
         let expires = self.clock.since_epoch().as_secs() + ROUND_SECS_MAX;
-        let sealed = Sealed { call: hex(digest), expires, answers, state };
+        let asked = input.questions.iter().map(|question| question.key.clone()).collect();
+        let sealed = Sealed { call: hex(digest), expires, answers, asked, state: input.state.clone() };
         // Answers have string keys, so writing them cannot fail.
         let payload = serde_json::to_vec(&sealed).unwrap_or_default();
         let tag = self.mac(&payload).finalize().into_bytes();
@@ -70,7 +83,7 @@ impl Seal {
         if sealed.expires < self.clock.since_epoch().as_secs() {
             return Err("`requestState` has expired; begin the call again without it");
         }
-        Ok(Earlier { answers: sealed.answers, state: sealed.state })
+        Ok(Earlier { answers: sealed.answers, asked: sealed.asked, state: sealed.state })
     }
 
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
@@ -88,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::SystemClock;
+    use portcullis_core::{Ask, Question, SystemClock};
     use std::time::{Duration, SystemTime};
 
     struct Late;
@@ -103,9 +116,19 @@ mod tests {
     fn only_what_was_sealed_is_opened() {
         let seal = Seal::new(Arc::new(SystemClock)).unwrap();
         let answers = Answers::from([("k".to_owned(), serde_json::json!({"action": "accept"}))]);
-        let text = seal.seal(&[7; 32], answers.clone(), Some("s".to_owned()));
-        let opened = seal.open(&[7; 32], &text).unwrap();
-        assert_eq!((opened.answers, opened.state.as_deref()), (answers, Some("s")));
+        let ask = Ask::elicit("May it?", serde_json::json!({}));
+        let question = Question { key: "portcullis_approval".to_owned(), ask };
+        let input = InputRequired { questions: vec![question], state: Some("s".to_owned()) };
+        let text = seal.seal(&[7; 32], answers.clone(), &input);
+        let mut opened = seal.open(&[7; 32], &text).unwrap();
+        assert_eq!((&opened.answers, opened.state.as_deref()), (&answers, Some("s")));
+
+        // An approval counts where it was asked for, and nowhere else.
+        let yes = || Answers::from([("portcullis_approval".to_owned(), serde_json::json!(true))]);
+        let mut never_asked = Earlier::default();
+        never_asked.add(yes());
+        opened.add(yes());
+        assert_eq!((never_asked.answers.len(), opened.answers.len()), (0, 2));
 
         let mut flipped = text.clone().into_bytes();
         flipped[3] ^= 1;

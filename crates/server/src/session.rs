@@ -22,7 +22,7 @@ const STREAMS_MAX: usize = 32;
 /// How many bytes those may take together.
 const STREAMS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often sessions are looked at for being idle.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How many questions to one client may be open.
 const QUESTIONS_MAX: usize = 64;
 
@@ -67,16 +67,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    pub(crate) fn new(client: Arc<Client>, transport: &'static str, home: Arc<dyn Outlet>) -> Arc<Session> {
-        Session::with_streams(client, transport, home, Streams::default())
+    pub(crate) fn new(
+        client: Arc<Client>,
+        transport: &'static str,
+        home: Arc<dyn Outlet>,
+    ) -> Result<Arc<Session>, RpcError> {
+        let session = Session::with_streams(client, transport, home, Streams::default())?;
+        // Its connection is there as long as the session is, so it is never idle.
+        session.readers.store(1, Ordering::Relaxed);
+        Ok(session)
     }
 
     /// Returns a session whose own stream can be read and taken up again.
-    pub(crate) fn streaming(client: Arc<Client>, transport: &'static str) -> (Arc<Session>, Arc<Stream>) {
+    pub(crate) fn streaming(client: Arc<Client>, transport: &'static str) -> Result<Arc<Session>, RpcError> {
         let name = "s0".to_owned();
         let home = Stream::new(Some(name.clone()));
         let streams = Streams { next: 1, recent: VecDeque::from([(name, home.clone())]) };
-        (Session::with_streams(client, transport, home.clone(), streams), home)
+        Session::with_streams(client, transport, home, streams)
     }
 
     fn with_streams(
@@ -84,9 +91,9 @@ impl Session {
         transport: &'static str,
         home: Arc<dyn Outlet>,
         streams: Streams,
-    ) -> Arc<Session> {
-        Arc::new(Session {
-            id: random_id(),
+    ) -> Result<Arc<Session>, RpcError> {
+        Ok(Arc::new(Session {
+            id: random_id()?,
             client,
             transport,
             negotiated: OnceLock::new(),
@@ -102,7 +109,7 @@ impl Session {
             readers: AtomicUsize::new(0),
             closed: CancellationToken::new(),
             input_over: CancellationToken::new(),
-        })
+        }))
     }
 
     /// Remembers what `initialize` agreed on. Only the first one counts.
@@ -225,7 +232,10 @@ impl Session {
         while streams.recent.len() > 2
             && (streams.recent.len() > STREAMS_MAX || bytes(&streams) > STREAMS_BYTES_MAX)
         {
-            streams.recent.remove(1);
+            // One that is done first: an answer that is still to come would have nowhere to go.
+            let done = streams.recent.iter().skip(1).position(|(_, stream)| stream.is_done());
+            let at = done.map_or(1, |at| at + 1);
+            streams.recent.remove(at);
         }
         stream
     }
@@ -352,6 +362,15 @@ impl Sessions {
         counts
     }
 
+    /// Closes the sessions of clients that are known no more. The local client has no token to lose.
+    fn close_unknown(&self, known: impl Fn(&Client) -> bool) {
+        for session in self.all() {
+            if matches!(session.transport, "http" | "sse") && !known(&session.client) {
+                self.remove(&session.id);
+            }
+        }
+    }
+
     fn sweep(&self) {
         let idle_max = self.limits.session_idle;
         let idle: Vec<String> = lock(&self.all)
@@ -379,17 +398,20 @@ pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
             }
             let Some(hub) = hub.upgrade() else { return };
             hub.sessions.sweep();
+            let known = |client: &Client| hub.identity.still_knows(client);
+            hub.sessions.close_unknown(known);
+            hub.listeners.sweep(known);
             hub.tasks.sweep();
         }
     });
 }
 
 /// Returns 192 random bits as text. An id that can be guessed is a session that can be taken.
-pub(crate) fn random_id() -> String {
+pub(crate) fn random_id() -> Result<String, RpcError> {
     let mut bytes = [0; 24];
-    // Without randomness nothing here is safe; an empty id would collide and be refused, never guessed.
-    if getrandom::fill(&mut bytes).is_err() {
-        tracing::error!(target: "mcp", "the system gives no random numbers");
-    }
-    URL_SAFE_NO_PAD.encode(bytes)
+    getrandom::fill(&mut bytes).map_err(|error| {
+        tracing::error!(target: "mcp", %error, "The system gives no random numbers.");
+        RpcError::new(rpc::INTERNAL_ERROR, "the hub cannot make an id now; try again")
+    })?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How many tasks a hub remembers.
 const TASKS_MAX: usize = 1_000;
+/// How many of them may be one client's.
+const TASKS_PER_CLIENT_MAX: usize = 100;
 /// How long a finished task can be asked for.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// How often a client should look in.
@@ -212,6 +214,10 @@ impl Peer for TaskPeer {
     fn offers(&self, kind: AskKind) -> bool {
         self.first.offers(kind)
     }
+
+    fn state(&self) -> Option<&str> {
+        self.first.state()
+    }
 }
 
 /// Starts a call as a task and answers with the task.
@@ -222,7 +228,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
     let state =
         Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
     let task = Arc::new(Task {
-        id: random_id(),
+        id: random_id()?,
         owner: call.caller.client.name.clone(),
         created,
         state: Mutex::new(state),
@@ -232,7 +238,8 @@ pub(crate) fn start(job: CallJob) -> Answer {
     });
     {
         let mut all = hub.tasks.all();
-        if all.len() >= TASKS_MAX {
+        let own = all.values().filter(|other| other.owner == task.owner).count();
+        if all.len() >= TASKS_MAX || own >= TASKS_PER_CLIENT_MAX {
             return Err(RpcError::new(
                 SERVER_ERROR,
                 "too many tasks are remembered; try again in five minutes",

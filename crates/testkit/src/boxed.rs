@@ -18,6 +18,10 @@ impl Authenticate for Open {
     fn authenticate(&self, _: Option<&str>) -> Option<Arc<Client>> {
         Some(self.0.clone())
     }
+
+    fn still_knows(&self, _: &Client) -> bool {
+        true
+    }
 }
 
 struct BoxedOps(Handles);

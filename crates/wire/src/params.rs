@@ -27,8 +27,6 @@ pub struct Params<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     capabilities: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
-    client_info: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     request_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     input_responses: Option<&'a RawValue>,
@@ -57,7 +55,6 @@ pub enum Key {
     Ref,
     ProtocolVersion,
     Capabilities,
-    ClientInfo,
     RequestId,
     InputResponses,
     RequestState,
@@ -77,7 +74,6 @@ impl Key {
             Key::Ref => "ref",
             Key::ProtocolVersion => "protocolVersion",
             Key::Capabilities => "capabilities",
-            Key::ClientInfo => "clientInfo",
             Key::RequestId => "requestId",
             Key::InputResponses => "inputResponses",
             Key::RequestState => "requestState",
@@ -107,7 +103,6 @@ impl<'a> Params<'a> {
             Key::Ref => self.reference,
             Key::ProtocolVersion => self.protocol_version,
             Key::Capabilities => self.capabilities,
-            Key::ClientInfo => self.client_info,
             Key::RequestId => self.request_id,
             Key::InputResponses => self.input_responses,
             Key::RequestState => self.request_state,

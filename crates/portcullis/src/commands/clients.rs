@@ -1,6 +1,6 @@
 //! `portcullis clients`: who may call, and what.
 
-use super::{Opened, environment, open};
+use super::{Opened, environment, open, url_of};
 use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
 use crate::config::Config;
 use crate::home::{Home, make_private};
@@ -49,7 +49,11 @@ fn add(
         args.expires.as_deref().map(parse_duration).transpose().map_err(|e| BadUsage(e.to_string()))?;
     let allow = if args.allow.is_empty() { vec!["*".to_owned()] } else { args.allow };
     let effects = if args.effects.is_empty() { EffectSet::ALL } else { args.effects.into_iter().collect() };
-    let url = format!("http://{}/mcp", config.http.listen);
+    if args.name == config.stdio.client {
+        let reason = format!("`{}` is who calls on stdio (`stdio.client`); choose another name", args.name);
+        return Err(BadUsage(reason).into());
+    }
+    let url = url_of(config.http.listen);
     let new = NewClient { name: args.name, allow, effects, expires_in };
     let (info, token) = directory.add(new).map_err(explained)?;
     let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);

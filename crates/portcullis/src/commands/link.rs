@@ -1,5 +1,6 @@
 //! A short conversation with the hub: the one that runs on this home, or one in this process.
 
+use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
 use crate::compose::compose;
 use crate::config::Config;
 use crate::home::Home;
@@ -7,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use portcullis_server::{line, local};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 
 /// How much of one direction waits in memory when the hub is in this process.
 const PIPE_BYTES: usize = 256 * 1024;
@@ -23,9 +25,23 @@ pub(crate) struct Link {
     _claim: Option<local::Claim>,
 }
 
+/// Becomes the hub for a moment, or finds the one that runs. Another command may be either just now.
+async fn claim_or_connect(home: &Home) -> Result<(Option<local::Claim>, Option<UnixStream>)> {
+    for _ in 0..CONNECT_TRIES {
+        if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
+            return Ok((Some(claim), None));
+        }
+        if let Ok(stream) = local::connect(home.path()).await {
+            return Ok((None, Some(stream)));
+        }
+        tokio::time::sleep(CONNECT_PAUSE).await;
+    }
+    Ok((None, None))
+}
+
 impl Link {
     pub(crate) async fn open(home: &Home, config: &Config) -> Result<Link> {
-        let claim = local::claim(home.path()).context("the lock of the home folder")?;
+        let (claim, stream) = claim_or_connect(home).await?;
         let (from, to): (Reader, Writer) = if claim.is_some() {
             let composed = compose(home, config)?;
             let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
@@ -34,8 +50,7 @@ impl Link {
             let (from, to) = tokio::io::split(mine);
             (Box::new(from), Box::new(to))
         } else {
-            let stream = local::connect(home.path()).await.context("the hub on this home does not answer")?;
-            let (from, to) = stream.into_split();
+            let (from, to) = stream.context("the hub on this home does not answer")?.into_split();
             (Box::new(from), Box::new(to))
         };
         Ok(Link { from: BufReader::new(from), to, next_id: 1, _claim: claim })

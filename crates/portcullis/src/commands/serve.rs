@@ -16,6 +16,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// The name of the client that the first start makes.
@@ -37,6 +38,8 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
     block_on(serve(Opened { home, loaded, version }, log_level, claim, json))?
 }
 
+/// How long connections get to close once the calls are done. Longer than the server's own bound.
+const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 /// Files that the hub itself has open, besides one for each connection.
 const OWN_FILES: u64 = 256;
 
@@ -67,8 +70,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone()));
     let serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
     let grace = config.limits.shutdown_grace;
-    let greeting =
-        Greeting { home: &home, config_path: path.as_deref(), url: format!("http://{address}/mcp"), token };
+    let greeting = Greeting { home: &home, config_path: path.as_deref(), url: super::url_of(address), token };
     greeting.print(&config, json);
     tokio::spawn(reload::watch(
         home.clone(),
@@ -83,7 +85,9 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     tracing::info!(target: "hub", "Shutting down; calls under way are finished first. Once more to end at once.");
     let ended = async {
         let all_done = composed.hub.shut_down(grace).await;
-        let _ = tokio::join!(serving_http, serving_socket);
+        // A client that does not read must not keep the hub from ending.
+        let served = async { tokio::join!(serving_http, serving_socket) };
+        let _ = tokio::time::timeout(CLOSE_WITHIN, served).await;
         all_done
     };
     tokio::select! {
@@ -110,7 +114,8 @@ async fn listen(config: &Config) -> Result<TcpListener> {
 
 /// Makes a client where there is none, so that the first start ends with something that works.
 fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
-    if composed.identity.health().is_err() || !composed.identity.is_empty() {
+    // Where the last client was revoked, nobody is meant to come in.
+    if composed.identity.has_been_used() {
         return Ok(None);
     }
     let new = NewClient {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// How often, and how long apart, a hub that is just starting is tried.
-const CONNECT_TRIES: u32 = 50;
-const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const CONNECT_TRIES: u32 = 50;
+pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
     let Opened { home, loaded, version } = open(home)?;
@@ -70,12 +70,16 @@ async fn be_the_hub(
 
     let hub = composed.hub.clone();
     let serving = line::serve(hub.clone(), "stdio", tokio::io::stdin(), tokio::io::stdout());
+    tokio::pin!(serving);
     tokio::select! {
-        served = serving => {
+        served = &mut serving => {
             served.context("standard input and output")?;
             wait_for_bridges(&hub, &mut ending).await;
         }
-        () = ending.told() => {}
+        () = ending.told() => {
+            // What is under way is finished, and its answers are written.
+            let _ = tokio::join!(hub.shut_down(grace), tokio::time::timeout(grace, serving));
+        }
     }
     hub.shut_down(grace).await;
     let _ = tokio::time::timeout(grace, &mut serving_socket).await;

@@ -45,7 +45,7 @@ fn effect(tool: &Value) -> &'static str {
     let hint = |name: &str| tool["annotations"][name].as_bool().unwrap_or(false);
     match (hint("readOnlyHint"), hint("destructiveHint")) {
         (true, _) => "read",
-        (false, true) => "write",
+        (false, true) => "change",
         (false, false) => "create",
     }
 }

@@ -2,12 +2,13 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 8] = [
+const LIVE: [&str; 9] = [
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",
     "rate_limit.burst",
     "logging.level",
+    "stdio.client",
     "stdio.allow",
     "stdio.effects",
     "policy",

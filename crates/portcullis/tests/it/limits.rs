@@ -28,7 +28,8 @@ async fn ask_too_often(client: &mut McpClient, method: &str, params: &Value) -> 
 }
 
 fn check_refusal((before, error): (usize, Value)) {
-    assert!(before >= 3, "the burst is let through, {before}");
+    // The burst is 3, and `initialize` draws from it too.
+    assert!(before >= 2, "the burst is let through, {before}");
     assert_eq!(error["code"], -32000);
     assert_eq!(error["message"], "Rate limit exceeded. Please try again later.");
     let wait = error["data"]["retry_after_ms"].as_u64().unwrap();

@@ -17,6 +17,7 @@ mod lifecycle;
 mod limits;
 mod matrix;
 mod observability;
+mod one_road;
 mod reload;
 mod sessions;
 mod standard;

@@ -32,6 +32,12 @@ impl Allowed {
             // Nobody's address; a browser that says it was tricked.
             hosts.remove(0);
         }
+        if port == 80 {
+            // Clients leave the usual port out.
+            let bare: Vec<String> =
+                hosts.iter().filter_map(|host| host.strip_suffix(":80").map(str::to_owned)).collect();
+            hosts.extend(bare);
+        }
         hosts.extend(extra_hosts.iter().map(|host| host.to_ascii_lowercase()));
         let mut origins: Vec<String> = hosts.iter().map(|host| format!("http://{host}")).collect();
         origins.extend(extra_origins.iter().map(|origin| origin.to_ascii_lowercase()));

@@ -1,7 +1,7 @@
 //! HTTP+SSE as of 2024-11-05: one stream down, one address for messages up.
 
 use super::App;
-use super::mcp::read_body;
+use super::mcp::{read_body, shutting_down};
 use super::reply::{empty, event_stream, plain, rpc_error};
 use crate::dispatch::Exchange;
 use crate::line::{log_request, notified};
@@ -27,10 +27,12 @@ const BACKLOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Opens the stream. Its first event tells where messages go.
 pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
     let stream = Stream::new(None);
-    let session = Session::new(client, "sse", stream.clone());
-    if let Err(error) = app.hub.sessions.add(&session) {
-        return rpc_error(StatusCode::SERVICE_UNAVAILABLE, None, error);
-    }
+    let opened = Session::new(client, "sse", stream.clone())
+        .and_then(|session| app.hub.sessions.add(&session).map(|()| session));
+    let session = match opened {
+        Ok(session) => session,
+        Err(error) => return rpc_error(StatusCode::SERVICE_UNAVAILABLE, None, error),
+    };
     let endpoint = format!("/messages?session_id={}", session.id);
     let first = sse::event(None, Some("endpoint"), endpoint.as_bytes());
     let closed = session.closed.clone();
@@ -67,6 +69,9 @@ pub(super) async fn post(
     let Some(session) = session.filter(|session| session.transport == "sse") else {
         return plain(StatusCode::NOT_FOUND, "no such session; open `/sse` first\n");
     };
+    if app.hub.is_closing() {
+        return shutting_down(None);
+    }
     if session.home.backlog() > BACKLOG_BYTES_MAX {
         app.hub.sessions.remove(&session.id);
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the stream is not read; the session was closed\n");
@@ -96,13 +101,13 @@ pub(super) async fn post(
             }
             Ok(Message::Notification(notification)) => notified(&session, &notification),
             Ok(Message::Response(response)) => session.answer(&response),
-            Ok(Message::Request(request)) => take(&app, &session, &request),
+            Ok(Message::Request(request)) => take(&app, &client, &session, &request),
         }
     }
     empty(StatusCode::ACCEPTED)
 }
 
-fn take(app: &App, session: &Arc<Session>, request: &Request<'_>) {
+fn take(app: &App, client: &Arc<Client>, session: &Arc<Session>, request: &Request<'_>) {
     let (hub, cancel, id) = (app.hub.clone(), CancellationToken::new(), request.id.clone());
     let prepared = Params::parse(request.params).and_then(|params| {
         log_request(request, &params);
@@ -111,7 +116,8 @@ fn take(app: &App, session: &Arc<Session>, request: &Request<'_>) {
         let exchange = Exchange {
             id: request.id.clone(),
             hub: hub.clone(),
-            client: session.client.clone(),
+            // As it is known now, not as it was when the stream was opened.
+            client: client.clone(),
             revision: session.revision(),
             session: Some(session.clone()),
             outlet: session.home.clone(),

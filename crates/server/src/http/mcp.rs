@@ -10,7 +10,7 @@ use crate::dispatch::{Exchange, Job};
 use crate::hub::Hub;
 use crate::line::{log_request, notified};
 use crate::session::Session;
-use crate::stream::{Prime, Stream};
+use crate::stream::{Outlet, Prime, Stream};
 use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -165,8 +165,7 @@ impl Post {
 
     async fn request(self, request: &Request<'_>) -> Response {
         if self.hub.is_closing() {
-            let error = RpcError::new(rpc::SERVER_ERROR, "the hub is shutting down; try again");
-            return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+            return shutting_down(Some(&request.id));
         }
         let params = match Params::parse(request.params) {
             Ok(params) => params,
@@ -217,7 +216,10 @@ impl Post {
     }
 
     async fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Response {
-        let (session, _) = Session::streaming(self.client.clone(), "http");
+        let session = match Session::streaming(self.client.clone(), "http") {
+            Ok(session) => session,
+            Err(error) => return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error),
+        };
         let stream = Stream::new(None);
         let hub = self.hub.clone();
         let revision = Revision::NEWEST_WITH_SESSIONS;
@@ -314,10 +316,18 @@ impl Post {
         let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {
             biased;
-            answer = &mut running => {
-                forget();
-                answered(revision, &id, answer)
-            }
+            answer = &mut running => match answer {
+                // Something was said before the answer, in the same breath; it goes first.
+                Some(answer) if streams && stream.backlog() > 0 => {
+                    stream.deliver(rpc::response(Some(&id), &answer));
+                    stream.finish();
+                    running.into_stream(Prime::No, session)
+                }
+                answer => {
+                    forget();
+                    answered(revision, &id, answer)
+                }
+            },
             () = stream.has_event(), if streams => {
                 let prime = match &session {
                     Some(session) if session.revision().primes_streams() => Prime::Yes,
@@ -330,6 +340,9 @@ impl Post {
 
     /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
     async fn batch(self, batch: Batch<'_>) -> Response {
+        if self.hub.is_closing() {
+            return shutting_down(None);
+        }
         let session = match self.session() {
             Ok(session) => session,
             Err(refused) => return refused,
@@ -375,14 +388,18 @@ impl Post {
             let begun =
                 session.as_ref().map(|s| s.begin(&request.id, &cancel, self.hub.limits.in_flight_max));
             let in_flight = begun.transpose()?;
-            let stream = Stream::new(None);
+            // A batch has no stream of its own; what is said before its answers goes to the session's.
+            let outlet: Arc<dyn Outlet> = match &session {
+                Some(session) => session.home.clone(),
+                None => Stream::new(None),
+            };
             let exchange = Exchange {
                 id: request.id.clone(),
                 hub: self.hub.clone(),
                 client: self.client.clone(),
                 revision: revision.unwrap_or(Revision::V2025_03_26),
                 session: session.clone(),
-                outlet: stream,
+                outlet,
                 stream: None,
                 meta,
                 cancel: cancel.clone(),
@@ -394,6 +411,12 @@ impl Post {
             Ok((job, _in_flight)) => self.hub.running.track_future(job.run()).await,
         }
     }
+}
+
+/// The answer to what comes too late.
+pub(super) fn shutting_down(id: Option<&Id>) -> Response {
+    let error = RpcError::new(rpc::SERVER_ERROR, "the hub is shutting down; try again");
+    rpc_error(StatusCode::SERVICE_UNAVAILABLE, id, error)
 }
 
 fn status_of(revision: Revision, error: &RpcError) -> StatusCode {

@@ -2,10 +2,13 @@
 
 use super::App;
 use super::reply::{json, plain};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use portcullis_core::Client;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// The process lives and answers.
 pub(super) async fn healthz() -> Response {
@@ -34,7 +37,11 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     json(status, format!("{body:#}\n").into())
 }
 
-pub(super) async fn metrics(State(app): State<App>) -> Response {
+/// The numbers name every tool, so only a client that may see every tool gets them.
+pub(super) async fn metrics(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
+    if !client.scope.is_everything() {
+        return plain(StatusCode::FORBIDDEN, "metrics need a client that may see and do everything\n");
+    }
     let text = app.hub.ops.metrics(&app.hub.sessions.counts());
     let mut response = plain(StatusCode::OK, text);
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";

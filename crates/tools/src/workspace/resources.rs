@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_core::root::{DEPTH_MAX, RootedPath, WalkedFile};
 use portcullis_core::{
     ArgumentInProgress, BoxFuture, CallCtx, Changes, Completion, ResourceBody, ResourceContents, ResourceDef,
-    ResourceSource, Root, TemplateDef, ToolError,
+    ResourceSource, Root, Sight, TemplateDef, ToolError,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -113,13 +113,15 @@ impl ResourceSource for WorkspaceFiles {
         &self,
         _: String,
         argument: ArgumentInProgress,
+        sight: Sight,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         Box::pin(async move {
             if argument.name != "path" {
                 return Ok(Completion::default());
             }
-            let files = self.walk().await?;
-            Ok(Completion::matching(files.into_iter().map(|file| file.path.to_string()), &argument.value))
+            let files = self.walk().await?.into_iter();
+            let visible = files.filter(|file| sight.sees_resource(&address::of(&file.path)));
+            Ok(Completion::matching(visible.map(|file| file.path.to_string()), &argument.value))
         })
     }
 }
