@@ -12,6 +12,7 @@ mod endless_body;
 mod full_disk;
 mod giant_line;
 mod header_mismatch;
+mod hidden_names;
 mod json_suite;
 mod mutated_frames;
 mod not_json;
