@@ -5,7 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Variables that change what Portcullis does; a developer's own are not for the tests.
-const PORTCULLIS_VARIABLES: [&str; 3] = ["PORTCULLIS_HOME", "MCP_TRANSPORT", "MCP_HTTP_PORT"];
+const PORTCULLIS_VARIABLES: [&str; 6] = [
+    "PORTCULLIS_HOME",
+    "PORTCULLIS_KEY",
+    "PORTCULLIS_KEY_FILE",
+    "PORTCULLIS_PASSPHRASE_FILE",
+    "MCP_TRANSPORT",
+    "MCP_HTTP_PORT",
+];
 
 /// The folders of this repository.
 pub(crate) struct Layout {

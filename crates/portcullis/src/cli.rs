@@ -37,12 +37,18 @@ Examples:
   portcullis clients add laptop --effects read    a client that can only look
   portcullis clients add editor --install cursor  and write it into Cursor's configuration
   portcullis tools call workspace_list '{}'       call a tool from here
+  portcullis secrets set GITHUB_TOKEN --grant api.github.com
+                                                  keep a secret for one place, out of everything else
   portcullis doctor                               what works and what does not
 
 Environment:
-  PORTCULLIS_HOME  where the data lives
-  MCP_TRANSPORT    `stdio` or `http`: what to do when no command is given
-  MCP_HTTP_PORT    the port, instead of that of `http.listen`";
+  PORTCULLIS_HOME             where the data lives
+  MCP_TRANSPORT               `stdio` or `http`: what to do when no command is given
+  MCP_HTTP_PORT               the port, instead of that of `http.listen`
+  PORTCULLIS_KEY              where the key of the secrets is: `credential` (systemd, portcullis-key), `keyring`
+                              (secret-tool), `file` or `passphrase`; found out if it is not set
+  PORTCULLIS_KEY_FILE         the key file, instead of ~/.config/portcullis/key
+  PORTCULLIS_PASSPHRASE_FILE  a file with the passphrase, for where nobody can be asked";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -60,6 +66,8 @@ pub enum Command {
     Tools(ToolsArgs),
     /// Say who may call, and what
     Clients(ClientsArgs),
+    /// Keep values that agents may use and nobody may read
+    Secrets(SecretsArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example: portcullis completions bash > ~/.local/share/bash-completion/completions/portcullis"
@@ -138,6 +146,49 @@ pub struct AddArgs {
     /// Do not ask before the application's configuration is changed
     #[arg(long)]
     pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SecretsArgs {
+    #[command(subcommand)]
+    pub command: Option<SecretsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SecretsCommand {
+    /// Set a secret; its value is asked for, or read from standard input
+    ///
+    /// The value is never an argument. One newline at its end is left out. A secret that exists keeps its grants, unless
+    /// others are given.
+    #[command(after_help = "\
+Examples:
+  portcullis secrets set GITHUB_TOKEN --grant api.github.com
+  pass show example | portcullis secrets set EXAMPLE_KEY --grant '*.example.com:X-Api-Key'")]
+    Set(SecretSetArgs),
+    /// List the secrets: names, age and grants, never values
+    List,
+    /// Let a secret be sent to one more host
+    #[command(after_help = "Example: portcullis secrets grant GITHUB_TOKEN uploads.github.com")]
+    Grant {
+        name: String,
+        /// A host, or *.example.com for all below it; and the field there, Authorization if left out
+        #[arg(required = true, value_name = "HOST[:FIELD]")]
+        grants: Vec<String>,
+    },
+    /// Forget a secret
+    Remove { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct SecretSetArgs {
+    /// A-Z, 0-9 and `_`; agents and the configuration name it as secret:NAME
+    pub name: String,
+    /// Where it may be sent: a host, or *.example.com for all below it; and the field there, Authorization if left out; repeatable
+    #[arg(long = "grant", value_name = "HOST[:FIELD]")]
+    pub grants: Vec<String>,
+    /// Only to say why there is none.
+    #[arg(hide = true)]
+    pub value: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

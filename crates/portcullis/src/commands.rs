@@ -4,6 +4,7 @@ pub(crate) mod clients;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod link;
+pub(crate) mod secrets;
 pub(crate) mod selftest;
 pub(crate) mod serve;
 pub(crate) mod stdio;
@@ -25,7 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// How long threads that wait for input may hold up the end of the process.
 const END_WITHIN: Duration = Duration::from_millis(200);
 
-fn environment(name: &str) -> Option<std::ffi::OsString> {
+pub(crate) fn environment(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 

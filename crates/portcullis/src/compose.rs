@@ -2,12 +2,16 @@
 
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
+use crate::secrets::{self, Asking, LiveSecrets};
 use anyhow::{Context, Result};
-use portcullis_core::{Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, SystemClock, ToolDef};
+use portcullis_core::{
+    Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
+};
 use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::identity::Directory;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
@@ -71,6 +75,7 @@ struct HubOps {
     handles: Handles,
     identity: Arc<Directory>,
     config: Arc<ConfigHealth>,
+    secrets: Arc<LiveSecrets>,
     ai_data: PathBuf,
 }
 
@@ -85,6 +90,7 @@ impl Ops for HubOps {
             Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
+            Readiness { component: "secrets", state: self.secrets.health() },
             Readiness { component: "workspace", state: workspace },
         ]
     }
@@ -102,13 +108,18 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let (gate, _) = guarded(&config, Registry::default(), Arc::new(SystemClock))?;
+    let (gate, _) = guarded(&config, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
 /// Puts the guards before the native tools.
-fn guarded(config: &Config, registry: Registry, clock: Arc<dyn Clock>) -> Result<(Gate, Handles)> {
+fn guarded(
+    config: &Config,
+    registry: Registry,
+    secrets: Vec<(String, Secret<String>)>,
+    clock: Arc<dyn Clock>,
+) -> Result<(Gate, Handles)> {
     let tools = ToolsConfig {
         workspace_root: config.workspace.data_dir(),
         prompts_dir: config.prompts.path.clone(),
@@ -119,7 +130,7 @@ fn guarded(config: &Config, registry: Registry, clock: Arc<dyn Clock>) -> Result
     let settings = GuardSettings {
         rate: rate(config),
         policy: policy(config),
-        secrets: Vec::new(),
+        secrets,
         audit_dir: config.workspace.secure_dir().join("audit"),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
@@ -130,13 +141,21 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = Arc::new(secrets::open(home, config, clock.clone(), Asking::AtStandardInput)?);
+    let (generation, known) = known_secrets(&store);
     let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
     let registry = Registry::default();
     let changes = registry.changes();
-    let (gate, handles) = guarded(config, registry, clock.clone())?;
+    let (gate, handles) = guarded(config, registry, known, clock.clone())?;
     let health = Arc::new(ConfigHealth::default());
-    let ops =
-        HubOps { handles: handles.clone(), identity: identity.clone(), config: health.clone(), ai_data };
+    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
+    let ops = HubOps {
+        handles: handles.clone(),
+        identity: identity.clone(),
+        config: health.clone(),
+        secrets: live.clone(),
+        ai_data,
+    };
     let hub = Hub::new(HubParts {
         gate: Arc::new(gate),
         identity: Arc::new(Known(identity.clone())),
@@ -147,7 +166,19 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         limits: limits(config),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
+    tokio::spawn(secrets::watch(live, secure, hub.clone()));
     Ok(Composed { hub, identity, handles, health, changes })
+}
+
+/// Returns what must be masked. A store that cannot be opened has nothing to tell, and the hub goes on without it:
+/// whoever needs a secret is refused, `/readyz` and `doctor` say so.
+fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
+    let generation = store.refresh();
+    let known = store.all().unwrap_or_else(|error| {
+        tracing::error!(target: "secrets", %error, "The secret store cannot be used; its values are not masked.");
+        Vec::new()
+    });
+    (generation, known)
 }
 
 impl Composed {

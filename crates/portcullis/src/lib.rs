@@ -4,11 +4,13 @@ pub mod cli;
 mod commands;
 mod compose;
 pub mod config;
+mod hidden;
 mod home;
 pub mod install;
 mod logging;
 mod print;
 mod reload;
+mod secrets;
 pub mod surface;
 
 use cli::{Cli, Command};
@@ -61,6 +63,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor => commands::doctor::run(home, cli.json),
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
+        Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());

@@ -4,10 +4,12 @@ use super::{block_on, environment, link::Link};
 use crate::config::Config;
 use crate::home::Home;
 use crate::print;
+use crate::secrets::{self, Asking};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_server::identity::Directory;
 use portcullis_server::local;
+use portcullis_store::secrets::SecretError;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -87,6 +89,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     };
     findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
+    findings.push(Finding { what: "secrets", state: look_at_secrets(home, &config)? });
     findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
     Ok(findings)
 }
@@ -128,6 +131,22 @@ fn look_at_clients(config: &Config) -> State {
             }
         }
     }
+}
+
+fn look_at_secrets(home: &Home, config: &Config) -> Result<State> {
+    let store = secrets::open(home, config, Arc::new(SystemClock), Asking::Never)?;
+    Ok(match store.list() {
+        Ok(secrets) if secrets.is_empty() => State::Good("none".to_owned()),
+        Ok(secrets) => State::Good(format!("{} secrets", secrets.len())),
+        Err(error @ SecretError::Locked(_)) => bad(
+            format!("locked: {error}"),
+            "put the key in place, or name it with PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; what needs no secret works",
+        ),
+        Err(error) => bad(
+            error.to_string(),
+            "restore `secrets.pcs` from a backup, or move it away and set the secrets anew; what needs no secret works",
+        ),
+    })
 }
 
 fn look_at_hub(home: &Home, config: &Config) -> Result<State> {

@@ -19,6 +19,7 @@ mod matrix;
 mod observability;
 mod one_road;
 mod reload;
+mod secrets;
 mod sessions;
 mod standard;
 mod support;

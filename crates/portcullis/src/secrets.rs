@@ -1,0 +1,172 @@
+//! The secret store in a running hub: where its key is, and how the redactor hears of every change.
+
+use crate::config::Config;
+use crate::hidden;
+use crate::home::Home;
+use anyhow::{Result, bail};
+use portcullis_core::{Clock, Secret};
+use portcullis_guard::Redactor;
+use portcullis_server::Hub;
+use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::unix::pipe::Receiver;
+
+/// How often the store is looked at where the kernel does not tell of changes, as on network file systems.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const PASSPHRASE_BYTES_MAX: usize = 1024;
+
+/// Whether a person is asked for a passphrase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    Never,
+    /// By a hub, only where someone started it by hand: elsewhere nobody would see the question.
+    AtStandardInput,
+    /// To open a store.
+    ToOpen,
+    /// And to make one.
+    ToMake,
+}
+
+/// Opens the store of a hub. One that cannot be unlocked is no error here; its health says why.
+pub(crate) fn open(
+    home: &Home,
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    asking: Asking,
+) -> Result<SecretStore> {
+    let secure = config.workspace.secure_dir();
+    let lock = secrets::lock_of(&secure);
+    let data = vec![home.path().to_owned(), config.workspace.path.clone()];
+    let mut source = KeySource::detect(super::commands::environment, data, lock);
+    if matches!(source, KeySource::Unasked) {
+        let ask = match (asking, lock) {
+            (Asking::Never, _) => false,
+            (Asking::AtStandardInput, Lock::Passphrase) => std::io::stdin().is_terminal(),
+            (Asking::ToOpen | Asking::ToMake, Lock::Passphrase) | (Asking::ToMake, Lock::None) => true,
+            (Asking::AtStandardInput | Asking::ToOpen, Lock::None) | (_, Lock::Key) => false,
+        };
+        if ask {
+            source = KeySource::Passphrase(passphrase(lock)?);
+        }
+    }
+    Ok(SecretStore::open(&secure, source, clock))
+}
+
+fn passphrase(lock: Lock) -> Result<Secret<zeroize::Zeroizing<String>>> {
+    if lock == Lock::Passphrase {
+        return Ok(Secret::new(hidden::ask("Passphrase of the secret store", PASSPHRASE_BYTES_MAX)?));
+    }
+    let new = hidden::ask("New passphrase for the secret store", PASSPHRASE_BYTES_MAX)?;
+    if *new != *hidden::ask("Once more", PASSPHRASE_BYTES_MAX)? {
+        bail!("the two are not the same");
+    }
+    Ok(Secret::new(new))
+}
+
+/// The store of a running hub.
+pub(crate) struct LiveSecrets {
+    store: Arc<SecretStore>,
+    redactor: Redactor,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The reading of the store that the redactor knows.
+    generation: u64,
+    problem: Option<String>,
+}
+
+impl LiveSecrets {
+    /// `generation` is the reading that the redactor was made with.
+    pub(crate) fn new(store: Arc<SecretStore>, redactor: Redactor, generation: u64) -> LiveSecrets {
+        LiveSecrets { store, redactor, state: Mutex::new(State { generation, problem: None }) }
+    }
+
+    /// Says whether secrets can be used, in words for whoever may ask: without paths.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        match self.store.health() {
+            Err(SecretError::Locked(_)) => {
+                return Err("the secret store is locked; `portcullis doctor` says why".to_owned());
+            }
+            Err(other) => return Err(other.to_string()),
+            Ok(()) => {}
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem.clone().map_or(Ok(()), Err)
+    }
+
+    fn is_behind(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store.is_stale() || self.store.generation() != state.generation
+    }
+
+    /// Tells the redactor what the store holds now. What it cannot be told leaves it as it is: it goes on masking what
+    /// it knows.
+    fn apply(&self) {
+        let generation = self.store.refresh();
+        let mut problem = None;
+        match self.store.all() {
+            Err(error) => {
+                tracing::error!(target: "secrets", %error, "The secret store cannot be used; what was known goes on being masked.");
+            }
+            Ok(all) => match self.redactor.replace(&all) {
+                Ok(()) => {
+                    tracing::info!(target: "secrets", count = all.len(), "The changed secrets are in force.");
+                }
+                Err(error) => {
+                    tracing::error!(target: "secrets", %error, "The changed secrets cannot be masked.");
+                    problem = Some("changed secrets cannot be masked; see the log".to_owned());
+                }
+            },
+        }
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { generation, problem };
+    }
+}
+
+/// Looks at the store in the folder `secure` until the hub closes.
+pub(crate) async fn watch(live: Arc<LiveSecrets>, secure: PathBuf, hub: Arc<Hub>) {
+    let changes = Changes::of(&secure);
+    loop {
+        // Before the first wait, too: something may have changed since the redactor was made.
+        if live.is_behind() {
+            let live = live.clone();
+            // A panic in there was told by the hook; the next look tries again.
+            let _ = tokio::task::spawn_blocking(move || live.apply()).await;
+        }
+        tokio::select! {
+            () = hub.closed() => return,
+            () = changes.next() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+/// Tells at once when a file in a folder changes, where the kernel can.
+///
+/// Tokio knows no inotify, but to read from it is to read from a pipe; registering it otherwise needs `unsafe`.
+struct Changes(Option<Receiver>);
+
+impl Changes {
+    fn of(folder: &Path) -> Changes {
+        let watched = || {
+            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            let kinds = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE | WatchFlags::DELETE;
+            inotify::add_watch(&watch, folder, kinds)?;
+            Receiver::from_owned_fd_unchecked(watch)
+        };
+        Changes(watched().ok())
+    }
+
+    async fn next(&self) {
+        let Some(watch) = &self.0 else { return std::future::pending().await };
+        if watch.readable().await.is_err() {
+            return std::future::pending().await;
+        }
+        // What changed does not matter: the file's own stamp says whether it did.
+        let mut events = [0; 4096];
+        while watch.try_read(&mut events).is_ok_and(|bytes| bytes > 0) {}
+    }
+}

@@ -1,0 +1,80 @@
+//! What the ciphertext holds: a list in JSON, and after it the values, one after the other.
+//!
+//! The values stand outside of the JSON, so that no parser makes copies of them that nobody wipes.
+
+use super::grant::{Grant, check_name};
+use super::{FILE_NAME, SecretError, SecretInfo, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use zeroize::Zeroizing;
+
+/// Room for the tag that encryption adds, so that the buffer never moves.
+const TAG_ROOM: usize = 64;
+
+/// One secret.
+pub(super) struct Record {
+    pub(super) info: SecretInfo,
+    pub(super) value: Zeroizing<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    name: String,
+    bytes: usize,
+    grants: Vec<Grant>,
+    created: Timestamp,
+    updated: Timestamp,
+}
+
+pub(super) fn encode(records: &[Record]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+    let list: Vec<Listed> = records
+        .iter()
+        .map(|Record { info, value }| Listed {
+            name: info.name.clone(),
+            bytes: value.len(),
+            grants: info.grants.clone(),
+            created: info.created,
+            updated: info.updated,
+        })
+        .collect();
+    let json = serde_json::to_vec(&list).map_err(|e| SecretError::Damaged(e.to_string()))?;
+    let json_bytes = u32::try_from(json.len()).map_err(|_| SecretError::Full)?;
+    let values_bytes: usize = records.iter().map(|record| record.value.len()).sum();
+    let mut contents = Zeroizing::new(Vec::with_capacity(4 + json.len() + values_bytes + TAG_ROOM));
+    contents.extend_from_slice(&json_bytes.to_be_bytes());
+    contents.extend_from_slice(&json);
+    records.iter().for_each(|record| contents.extend_from_slice(record.value.as_bytes()));
+    Ok(contents)
+}
+
+/// Reads what [`encode`] wrote, and nothing else.
+pub(super) fn decode(contents: &[u8]) -> Result<Vec<Record>, SecretError> {
+    let damaged = |why: &str| SecretError::Damaged(format!("{FILE_NAME} is damaged: {why}"));
+    let ends_early = || damaged("its contents end too early");
+    let (json_bytes, rest) = contents.split_first_chunk().ok_or_else(ends_early)?;
+    let json_bytes = usize::try_from(u32::from_be_bytes(*json_bytes)).map_err(|_| ends_early())?;
+    let (json, mut values) = rest.split_at_checked(json_bytes).ok_or_else(ends_early)?;
+    let list: Vec<Listed> = serde_json::from_slice(json).map_err(|e| damaged(&e.to_string()))?;
+    let mut names = HashSet::new();
+    let mut records = Vec::with_capacity(list.len());
+    for Listed { name, bytes, grants, created, updated } in list {
+        check_name(&name)?;
+        if !names.insert(name.clone()) {
+            return Err(damaged(&format!("`{name}` is in it twice")));
+        }
+        if !grants.iter().all(Grant::is_sound) {
+            return Err(damaged(&format!("a grant of `{name}` makes no sense")));
+        }
+        let (value, rest) = values.split_at_checked(bytes).ok_or_else(ends_early)?;
+        values = rest;
+        let value = std::str::from_utf8(value).map_err(|_| damaged(&format!("`{name}` is not text")))?;
+        if !(VALUE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&value.len()) {
+            return Err(damaged(&format!("`{name}` is too short or too long")));
+        }
+        let value = Zeroizing::new(value.to_owned());
+        records.push(Record { info: SecretInfo { name, grants, created, updated }, value });
+    }
+    if values.is_empty() { Ok(records) } else { Err(damaged("something stands behind its contents")) }
+}
