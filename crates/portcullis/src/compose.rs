@@ -4,7 +4,7 @@ use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use anyhow::{Context, Result};
 use portcullis_core::{Caller, Client, Clock, Gate, Origin, Registry, SystemClock, ToolDef};
-use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
+use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::identity::Directory;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
@@ -106,7 +106,7 @@ fn guarded(config: &Config, clock: Arc<dyn Clock>) -> Result<(Gate, Handles)> {
         rate: rate(config),
         policy: policy(config),
         secrets: Vec::new(),
-        audit_dir: config.workspace.secure_dir().join("audit"),
+        audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }

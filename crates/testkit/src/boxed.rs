@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use portcullis_core::{Client, Registry, Scope, SystemClock};
-use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings};
+use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings};
 use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
 use portcullis_wire::era::ServerFace;
@@ -52,7 +52,7 @@ impl BoxedHub {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
             policy: Policy::default(),
             secrets: Vec::new(),
-            audit_dir: home.path().join("audit"),
+            audit: AuditSettings::in_folder(home.path()),
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
         let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() });
