@@ -1,16 +1,32 @@
 //! Records every call, before anything can refuse it and with what the caller really got.
 //!
 //! A call has two records in `audit.jsonl`: one when it begins and one when it ends, however it ends. A begin
-//! without an end is a call during which the machine went down. Arguments are never written; their digest is.
+//! without an end is a call during which the machine went down. Of the arguments a keyed digest is written and a
+//! short preview without secrets.
 //!
-//! The records of a call that only reads are handed to the writer before its reply leaves, and survive the end of
-//! the process, not of the machine. The begin record of a call with side effects is on disk before the call acts;
-//! waiting for that is the layer `commit`'s job. While the file cannot be written, reads go on and
-//! [`AuditHandle::health`] says why.
+//! The records of a call that only reads are handed to the writer before its reply leaves: they survive the end of
+//! the process, and after a second that of the machine. The begin record of a call with side effects is on disk
+//! before the call acts; waiting for that is the layer `commit`'s job. While the log cannot be written, reads go on
+//! and [`AuditHandle::health`] says why.
+//!
+//! The records are chained, and the end of the chain is anchored in a second place: [`verify()`] finds what was
+//! changed, and names the first record that is not as it was written.
 
+mod anchor;
+mod chain;
 mod journal;
+mod lines;
+mod preview;
+mod read;
 mod record;
 mod sink;
+mod verify;
+mod writer;
+
+pub use chain::KeyError;
+pub use preview::visible;
+pub use read::{Follow, each_line, last_lines};
+pub use verify::{Fault, Verified, VerifyError, verify};
 
 use crate::ending::Ending;
 use crate::redact::Redactor;
@@ -19,9 +35,36 @@ use portcullis_core::{BoxFuture, Call, CallId, Clock, Layer, Next, Outcome, Outp
 use record::{Record, Subject};
 use sink::FileSink;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::time::Instant;
+
+/// How large a file grows before the next one is begun: about 150,000 records, read in a moment.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Where the log is.
+#[derive(Debug, Clone)]
+pub struct AuditSettings {
+    /// The folder of `audit.jsonl` and of the files before it.
+    pub dir: PathBuf,
+    /// The key of the chain. Not in `dir`, so that a copy of the log does not carry it.
+    pub key_file: PathBuf,
+    /// The second place. Best on another disk.
+    pub anchors_file: PathBuf,
+    pub file_bytes_max: u64,
+}
+
+impl AuditSettings {
+    /// The usual places in a hub's own folder.
+    pub fn in_folder(secure: &Path) -> AuditSettings {
+        AuditSettings {
+            dir: secure.join("audit"),
+            key_file: secure.join("audit.key"),
+            anchors_file: secure.join("anchors").join("audit.anchors"),
+            file_bytes_max: FILE_BYTES_MAX,
+        }
+    }
+}
 
 /// The audit log, seen from outside. Cheap to clone; when the last clone goes, everything is on disk.
 #[derive(Clone)]
@@ -30,15 +73,19 @@ pub struct AuditHandle {
 }
 
 impl AuditHandle {
-    /// Starts writing to `audit.jsonl` in `dir`, which is made if it is missing.
+    /// Starts writing. Folders, files and the key are made where they are missing; but a log without its key is
+    /// one that cannot be written.
     ///
-    /// A file that cannot be written is no error here: the rule is the same at the start as later on.
-    pub(crate) fn open(dir: &Path) -> io::Result<AuditHandle> {
-        AuditHandle::write_to(FileSink::new(dir))
+    /// A log that cannot be written is no error here: the rule is the same at the start as later on.
+    pub(crate) fn open(settings: AuditSettings, clock: Arc<dyn Clock>) -> io::Result<AuditHandle> {
+        AuditHandle::write_to(FileSink::new(settings), clock)
     }
 
-    pub(crate) fn write_to(sink: impl sink::Sink + 'static) -> io::Result<AuditHandle> {
-        Ok(AuditHandle { journal: Arc::new(Journal::start(Box::new(sink))?) })
+    pub(crate) fn write_to(
+        sink: impl sink::Sink + 'static,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<AuditHandle> {
+        Ok(AuditHandle { journal: Arc::new(Journal::start(Box::new(sink), clock)?) })
     }
 
     /// Returns why the log cannot be written, if it cannot.
@@ -120,3 +167,7 @@ impl Drop for OpenRecord<'_> {
 #[cfg(test)]
 #[path = "audit_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "audit_tamper_tests.rs"]
+mod tamper_tests;

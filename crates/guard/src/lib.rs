@@ -5,7 +5,7 @@
 //! else.
 
 mod approve;
-mod audit;
+pub mod audit;
 mod authorize;
 mod commit;
 mod contain;
@@ -19,7 +19,7 @@ mod stack;
 mod testing;
 mod validate;
 
-pub use audit::AuditHandle;
+pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
 pub use metrics::{Metrics, OpenSession};
 pub use policy::{Policy, Rule, Verdict};

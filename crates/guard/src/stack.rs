@@ -1,7 +1,7 @@
 //! The order of the guards. Meant to be read aloud.
 
 use crate::approve::Approve;
-use crate::audit::{Audit, AuditHandle};
+use crate::audit::{Audit, AuditHandle, AuditSettings};
 use crate::authorize::Authorize;
 use crate::commit::Commit;
 use crate::contain::Contain;
@@ -11,7 +11,6 @@ use crate::rate::{Rate, RateSettings};
 use crate::redact::{Redact, RedactError, Redactor};
 use crate::validate::Validate;
 use portcullis_core::{Clock, Gate, Registry, Secret};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the guards need to know.
@@ -20,7 +19,7 @@ pub struct GuardSettings {
     pub policy: Policy,
     /// Values that must not leave, by the name that is shown in their place.
     pub secrets: Vec<(String, Secret<String>)>,
-    pub audit_dir: PathBuf,
+    pub audit: AuditSettings,
 }
 
 /// Why the guards cannot take up their posts.
@@ -57,7 +56,7 @@ pub fn stack(
     clock: Arc<dyn Clock>,
 ) -> Result<(Gate, Handles), GuardError> {
     let redactor = Redactor::new(&settings.secrets)?;
-    let audit = AuditHandle::open(&settings.audit_dir).map_err(GuardError::Audit)?;
+    let audit = AuditHandle::open(settings.audit, clock.clone()).map_err(GuardError::Audit)?;
     let metrics = Metrics::new();
     let rate = Rate::new(settings.rate, metrics.clone());
     let policy = Authorize::new(settings.policy);

@@ -6,6 +6,7 @@ use crate::testing::{
 use portcullis_core::{Arguments, Call, CallCtx, Effect, EffectSet, Pattern, SystemClock};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Instant;
 
 struct Hub {
@@ -32,7 +33,7 @@ fn hub(policy: Policy) -> Hub {
         rate: rate(1_000),
         policy,
         secrets: vec![("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))],
-        audit_dir: dir.path().join("audit"),
+        audit: AuditSettings::in_folder(dir.path()),
     };
     let (gate, handles) = stack(registry, settings, Arc::new(StoppedClock)).unwrap_or_else(|e| panic!("{e}"));
     Hub { gate, handles, world, dir }
@@ -274,7 +275,7 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         rate: rate(1),
         policy: Policy::default(),
         secrets: vec![("PIN".to_owned(), Secret::new("1234".to_owned()))],
-        audit_dir: PathBuf::from("/nonexistent"),
+        audit: AuditSettings::in_folder(Path::new("/nonexistent")),
     };
     let error = stack(registry().0, settings, Arc::new(StoppedClock)).err().unwrap();
     assert!(error.to_string().starts_with("secret `PIN` has 4 bytes"), "{error}");
@@ -294,7 +295,7 @@ async fn overhead() {
         rate: RateSettings { per_second: very_fast, burst: very_fast },
         policy: hidden(&["other_*", "secret_*"]),
         secrets: (0..20).map(secret).collect(),
-        audit_dir: dir.path().to_owned(),
+        audit: AuditSettings::in_folder(dir.path()),
     };
     let (guarded, handles) =
         stack(registry().0, settings, Arc::new(SystemClock)).unwrap_or_else(|e| panic!("{e}"));

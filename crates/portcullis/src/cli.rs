@@ -68,6 +68,8 @@ pub enum Command {
     Clients(ClientsArgs),
     /// Keep values that agents may use and nobody may read
     Secrets(SecretsArgs),
+    /// Read the log of every call, and check that nobody changed it
+    Audit(AuditArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example: portcullis completions bash > ~/.local/share/bash-completion/completions/portcullis"
@@ -123,6 +125,49 @@ Examples:
     List,
     /// Take a client's access away, from its next request on
     Revoke { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    #[command(subcommand)]
+    pub command: AuditCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Show the newest records
+    Tail {
+        /// How many
+        #[arg(short = 'n', long, default_value_t = 20)]
+        lines: usize,
+        /// Go on as records come, until interrupted
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Show the records that fit
+    #[command(after_help = "\
+Examples:
+  portcullis audit search --tool 'workspace_*' --since 1h
+  portcullis audit search --client laptop --outcome denied --json")]
+    Search(SearchArgs),
+    /// Check every record, and name the first that is not as it was written
+    Verify,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SearchArgs {
+    /// Names of tools, addresses of resources and names of prompts
+    #[arg(long, value_name = "GLOB")]
+    pub tool: Option<String>,
+    /// Names of clients
+    #[arg(long, value_name = "GLOB")]
+    pub client: Option<String>,
+    /// Not older than: 30m, 1h, 7d, or 2026-07-28T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// How the call ended: ok, tool_error, denied, timeout and so on
+    #[arg(long)]
+    pub outcome: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
+use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::identity::Directory;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
@@ -131,7 +131,7 @@ fn guarded(
         rate: rate(config),
         policy: policy(config),
         secrets,
-        audit_dir: config.workspace.secure_dir().join("audit"),
+        audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }

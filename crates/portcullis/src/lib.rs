@@ -64,6 +64,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
+        Command::Audit(args) => commands::audit::run(home, args, cli.json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use portcullis_core::{Client, Registry, Scope, SystemClock};
-use portcullis_guard::{GuardSettings, Handles, Policy, RateSettings};
+use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings};
 use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
 use portcullis_wire::era::ServerFace;
@@ -78,7 +78,7 @@ impl BoxedHub {
             rate: rules.rate,
             policy: rules.policy,
             secrets: Vec::new(),
-            audit_dir: home.path().join("audit"),
+            audit: AuditSettings::in_folder(home.path()),
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
         let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });

@@ -126,7 +126,21 @@ async fn records(hub: &BoxedHub, tool: &str) -> Vec<String> {
     let shown = of_call.map(|record| {
         assert_eq!(record["target"], tool);
         assert_eq!(record["digest"].as_str().map(str::len), Some(64));
-        let left_out = ["seq", "time", "call", "digest", "duration_us", "client", "origin", "kind", "target"];
+        // What differs from run to run, and what the line above has said already.
+        let left_out = [
+            "seq",
+            "time",
+            "call",
+            "digest",
+            "duration_us",
+            "client",
+            "origin",
+            "kind",
+            "target",
+            "args",
+            "begin",
+            "mac",
+        ];
         let fields = record.as_object().unwrap().iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
         let fields: Vec<String> = fields
             .map(|(key, value)| format!("{key}={}", value.as_str().map_or(value.to_string(), str::to_owned)))

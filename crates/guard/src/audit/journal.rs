@@ -1,13 +1,14 @@
 //! One thread writes the log; everyone else hands it records.
 //!
-//! Records wait in one queue and are written in its order, so the number of a line, and later the hash of the line
-//! before it, are known to one place only. Whoever needs durability waits in the same queue: all who wait when
+//! Records wait in one queue and are written in its order, so the number of a line and the code of the line before
+//! it are known to one place only. Whoever needs durability waits in the same queue: all who wait when
 //! the thread comes round share one `fdatasync`.
 
-use super::record::{self, Record};
+use super::record::Record;
 use super::sink::Sink;
+use super::writer::Writer;
 use arc_swap::ArcSwapOption;
-use portcullis_core::CallId;
+use portcullis_core::{CallId, Clock};
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +19,7 @@ use tokio::sync::{Notify, oneshot};
 
 /// How many records wait at most, counting the end of every call that has begun. At 10 µs per record, a tenth of a
 /// second of writing; a call that finds no room waits for it.
-const QUEUE_RECORDS_MAX: usize = 8_192;
-/// How many records are kept while they cannot be written. Beyond this they are counted, and the count is written.
-const KEPT_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
+pub(super) const QUEUE_RECORDS_MAX: usize = 8_192;
 /// How long records that nobody waits for may gather. It saves a wake-up per call and costs only memory.
 const GATHER: Duration = Duration::from_millis(2);
 /// How long after a failure it is tried again, if nobody asks sooner.
@@ -32,11 +31,11 @@ pub(super) struct Journal {
     writer: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
     room: Notify,
-    trouble: ArcSwapOption<String>,
+    pub(super) trouble: ArcSwapOption<String>,
 }
 
 #[derive(Default)]
@@ -55,7 +54,7 @@ struct Queue {
     dead: bool,
 }
 
-enum Entry {
+pub(super) enum Entry {
     Record {
         ticket: u64,
         record: Record,
@@ -68,26 +67,17 @@ enum Entry {
 }
 
 impl Journal {
-    pub(super) fn start(sink: Box<dyn Sink>) -> io::Result<Journal> {
+    pub(super) fn start(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> io::Result<Journal> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             room: Notify::new(),
             trouble: ArcSwapOption::empty(),
         });
-        let mut writer = Writer {
-            shared: shared.clone(),
-            sink,
-            next_seq: None,
-            kept: Vec::new(),
-            lost: 0,
-            lost_through: None,
-            unsynced: false,
-            lines: Vec::new(),
-        };
+        let mut writer = Writer::new(shared.clone(), sink, clock);
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
-                writer.shared.die();
+                writer.shared().die();
             }
         };
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn(run)?;
@@ -202,16 +192,19 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// Waits for entries and takes them all. Returns them, and whether they are the last.
-    fn take(&self, spare: Vec<Entry>) -> (Vec<Entry>, bool) {
+    /// Waits for entries, at most `patience`, and takes them all. Returns them, and whether they are the last.
+    pub(super) fn take(&self, spare: Vec<Entry>, patience: Option<Duration>) -> (Vec<Entry>, bool) {
         let mut queue = self.lock();
         queue.writer_is_idle = true;
         let is_quiet = |queue: &mut Queue| queue.entries.is_empty() && !queue.stopping;
-        queue = if self.trouble.load().is_none() {
-            self.arrived.wait_while(queue, is_quiet).unwrap_or_else(PoisonError::into_inner)
-        } else {
-            // In trouble it also comes round by itself.
-            self.arrived.wait_timeout_while(queue, RETRY, is_quiet).unwrap_or_else(PoisonError::into_inner).0
+        // In trouble it also comes round by itself.
+        let patience = if self.trouble.load().is_some() { Some(RETRY) } else { patience };
+        queue = match patience {
+            None => self.arrived.wait_while(queue, is_quiet).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) => {
+                let waited = self.arrived.wait_timeout_while(queue, patience, is_quiet);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
         };
         queue.writer_is_idle = false;
         let can_gather = |queue: &mut Queue| !queue.urgent && !queue.stopping;
@@ -226,119 +219,5 @@ impl Shared {
         drop(queue);
         self.room.notify_waiters();
         (taken, stopping)
-    }
-}
-
-/// What the thread knows.
-struct Writer {
-    shared: Arc<Shared>,
-    sink: Box<dyn Sink>,
-    /// The number of the next line. Unknown until the end of the file has been read.
-    next_seq: Option<u64>,
-    /// Records that are not written yet.
-    kept: Vec<Record>,
-    /// How many records are missing before the next line, and the newest that ever was.
-    lost: u64,
-    lost_through: Option<u64>,
-    unsynced: bool,
-    lines: Vec<u8>,
-}
-
-impl Writer {
-    fn run(&mut self) {
-        // Opened before the first call, so that `/readyz` tells of a wrong path at once.
-        self.settle(&mut Vec::new());
-        let (mut spare, mut waiting) = (Vec::new(), Vec::new());
-        loop {
-            let (mut entries, stopping) = self.shared.take(spare);
-            for entry in entries.drain(..) {
-                match entry {
-                    Entry::Record { record, .. } if self.kept.len() < KEPT_RECORDS_MAX => {
-                        self.kept.push(record)
-                    }
-                    Entry::Record { ticket, .. } => {
-                        self.lost += 1;
-                        self.lost_through = Some(ticket);
-                    }
-                    Entry::Commit { ticket, done } => waiting.push((ticket, done)),
-                }
-            }
-            spare = entries;
-            self.settle(&mut waiting);
-            if stopping {
-                return self.finish();
-            }
-        }
-    }
-
-    /// Writes what there is, and answers those who wait.
-    fn settle(&mut self, waiting: &mut Vec<(u64, oneshot::Sender<Result<(), String>>)>) {
-        let durable = !waiting.is_empty();
-        let written = self.write(durable).map_err(|error| error.to_string());
-        self.tell(&written);
-        for (ticket, done) in waiting.drain(..) {
-            let answer = match &written {
-                Ok(()) if self.lost_through.is_some_and(|lost| ticket <= lost) => {
-                    Err("the record was lost".to_owned())
-                }
-                other => other.clone(),
-            };
-            // Who does not wait any more does not need to know.
-            let _ = done.send(answer);
-        }
-    }
-
-    fn write(&mut self, durable: bool) -> io::Result<()> {
-        let mut seq = match self.next_seq {
-            Some(seq) => seq,
-            None => self.sink.last_line()?.and_then(|line| record::seq_of(&line)).map_or(1, |last| last + 1),
-        };
-        self.lines.clear();
-        for record in &self.kept {
-            record.write(seq, &mut self.lines);
-            seq += 1;
-        }
-        if self.lost > 0 {
-            record::write_gap(seq, self.lost, &mut self.lines);
-            seq += 1;
-        }
-        if !self.lines.is_empty() {
-            self.sink.append(&self.lines)?;
-            self.kept.clear();
-            (self.lost, self.unsynced) = (0, true);
-        }
-        self.next_seq = Some(seq);
-        if durable && self.unsynced {
-            self.sink.sync()?;
-            self.unsynced = false;
-        }
-        Ok(())
-    }
-
-    /// Lets everyone know how it stands; the log only when it changes.
-    fn tell(&self, written: &Result<(), String>) {
-        let before = self.shared.trouble.load();
-        match (written, before.as_deref()) {
-            (Ok(()), None) => {}
-            (Ok(()), Some(_)) => {
-                tracing::warn!("The audit log can be written again.");
-                self.shared.trouble.store(None);
-            }
-            (Err(reason), before) if before != Some(reason) => {
-                tracing::error!(%reason, "The audit log cannot be written; calls with side effects are refused.");
-                self.shared.trouble.store(Some(Arc::new(reason.clone())));
-            }
-            (Err(_), _) => {}
-        }
-    }
-
-    fn finish(&mut self) {
-        let lost = self.lost + self.kept.len() as u64;
-        if lost > 0 {
-            tracing::error!(lost, "Audit records could not be written before the end.");
-        }
-        if let Err(error) = self.sink.sync() {
-            tracing::error!(%error, "The audit log may not be durable.");
-        }
     }
 }

@@ -1,10 +1,13 @@
 //! What one line of the audit log says.
 
+use super::chain::{ChainKey, Mac};
+use super::preview;
 use crate::ending::Ending;
 use crate::redact::Redactor;
 use portcullis_core::{Call, CallId, Client, Effect, Origin, ToolDef, Trail};
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// How much of an address or of an unknown name is written. Longer than any name, and than most addresses.
@@ -18,7 +21,10 @@ pub(crate) struct Subject {
     kind: &'static str,
     target: TargetName,
     digest: [u8; 32],
+    preview: String,
     effect: Effect,
+    /// The number of the begin record, once it is written; zero until then.
+    begin_seq: AtomicU64,
     /// Read when the end is written: by then it is decided.
     trail: Arc<Trail>,
 }
@@ -43,6 +49,8 @@ impl Subject {
             kind: call.target.kind(),
             target,
             digest: call.digest(),
+            preview: preview::of(&call.arguments, redactor),
+            begin_seq: AtomicU64::new(0),
             effect: call.effect(),
             trail: call.trail.clone(),
         }
@@ -75,7 +83,10 @@ struct Line<'a> {
     origin: &'static str,
     kind: &'static str,
     target: &'a str,
-    digest: String,
+    digest: Mac,
+    /// Only at the beginning: the same again would make the log half as large again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<&'a str>,
     effect: &'static str,
     #[serde(flatten)]
     end: Option<End<'a>>,
@@ -83,6 +94,9 @@ struct Line<'a> {
 
 #[derive(Serialize)]
 struct End<'a> {
+    /// The number of the begin record. Missing if that one was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begin: Option<u64>,
     /// Missing if the call was refused before anyone decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<&'static str>,
@@ -95,10 +109,33 @@ struct End<'a> {
 
 /// Stands where records would stand that could be neither written nor kept.
 #[derive(Serialize)]
-struct Gap {
-    seq: u64,
-    phase: &'static str,
-    lost: u64,
+pub(crate) struct Gap {
+    pub(crate) seq: u64,
+    pub(crate) phase: &'static str,
+    pub(crate) lost: u64,
+}
+
+/// Stands at the beginning of a file that is not the first, and after a line that was cut off.
+#[derive(Default, Serialize, serde::Deserialize)]
+pub(crate) struct Opening {
+    pub(crate) seq: u64,
+    pub(crate) time: String,
+    /// `file`, or `torn` if there is something before this line that is no record.
+    pub(crate) phase: String,
+    /// The file before this one, if this is the first record of its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) previous: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) previous_mac: Option<Mac>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) torn: Option<Torn>,
+}
+
+/// What was left of lines that were being written when the machine went down, with the line end that closes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub(crate) struct Torn {
+    pub(crate) torn_bytes: u64,
+    pub(crate) torn_sha256: Mac,
 }
 
 impl Record {
@@ -108,78 +145,58 @@ impl Record {
         }
     }
 
-    /// Adds the record to `lines` as one line.
-    pub(crate) fn write(&self, seq: u64, lines: &mut Vec<u8>) {
-        let (at, phase, end) = match self {
-            Record::Begin { at, .. } => (at, "begin", None),
-            Record::End { at, subject, ending, bytes, duration } => {
+    /// Adds the record to `lines` as an object. Its code is not in it yet.
+    pub(crate) fn write(&self, seq: u64, key: &ChainKey, lines: &mut Vec<u8>) {
+        let subject = self.subject();
+        let (at, phase, args, end) = match self {
+            Record::Begin { at, .. } => {
+                subject.begin_seq.store(seq, Ordering::Relaxed);
+                (at, "begin", Some(subject.preview.as_str()), None)
+            }
+            Record::End { at, ending, bytes, duration, .. } => {
                 let decision = subject.trail.decision.get();
                 let end = End {
+                    begin: Some(subject.begin_seq.load(Ordering::Relaxed)).filter(|seq| *seq > 0),
                     decision: decision.map(|decision| decision.as_str()),
                     rule: decision.map(|decision| decision.rule()),
                     outcome: ending.as_str(),
                     bytes: *bytes,
                     duration_us: duration.as_micros(),
                 };
-                (at, "end", Some(end))
+                (at, "end", None, Some(end))
             }
         };
-        let subject = self.subject();
         let target = match &subject.target {
             TargetName::Tool(tool) => &tool.name,
             TargetName::Text(text) => text,
         };
-        write_line(
-            lines,
-            &Line {
-                seq,
-                time: time_text(*at),
-                call: subject.call.get(),
-                phase,
-                client: &subject.client.name,
-                origin: subject.origin.as_str(),
-                kind: subject.kind,
-                target,
-                digest: hex(&subject.digest),
-                effect: subject.effect.as_str(),
-                end,
-            },
-        );
+        let line = Line {
+            seq,
+            time: time_text(*at),
+            call: subject.call.get(),
+            phase,
+            client: &subject.client.name,
+            origin: subject.origin.as_str(),
+            kind: subject.kind,
+            target,
+            digest: key.conceal(&subject.digest),
+            args,
+            effect: subject.effect.as_str(),
+            end,
+        };
+        write_object(&line, lines);
     }
 }
 
-/// Adds a line that says how many records are missing here.
-pub(crate) fn write_gap(seq: u64, lost: u64, lines: &mut Vec<u8>) {
-    write_line(lines, &Gap { seq, phase: "gap", lost });
-}
-
-/// Returns the number of a line, if it is one of ours.
-pub(crate) fn seq_of(line: &[u8]) -> Option<u64> {
-    #[derive(serde::Deserialize)]
-    struct Numbered {
-        seq: u64,
-    }
-    serde_json::from_slice::<Numbered>(line).ok().map(|line| line.seq)
-}
-
-fn write_line(lines: &mut Vec<u8>, line: &impl Serialize) {
-    let before = lines.len();
-    match serde_json::to_writer(&mut *lines, line) {
-        Ok(()) => lines.push(b'\n'),
-        // Numbers and texts in a growing buffer: there is nothing that could fail, and half a line must not stay.
-        Err(error) => {
-            tracing::error!(%error, "An audit record could not be put into words.");
-            lines.truncate(before);
-        }
+/// Adds an object to `lines`.
+pub(crate) fn write_object(object: &impl Serialize, lines: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(&mut *lines, object) {
+        // Numbers and texts in a growing buffer: there is nothing that could fail. If it does, a broken line in the
+        // log is right.
+        tracing::error!(%error, "An audit record could not be put into words.");
     }
 }
 
-fn time_text(at: SystemTime) -> String {
+pub(crate) fn time_text(at: SystemTime) -> String {
     jiff::Timestamp::try_from(at).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    // Twice in every call's life: by hand, which is much faster than by format.
-    let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,112 +1,237 @@
-//! Where the lines go. A file; in tests also a disk that fails on demand.
+//! Where the lines go. Files; in tests also a disk that fails on demand.
 //!
-//! Rotation would live here: the journal knows only "append" and "make durable".
+//! The sink knows files and where they end, the writer knows what is in the lines.
 
+use super::AuditSettings;
+use super::anchor::{self, Anchor};
+use super::chain::{ChainKey, Link, Mac, Sealed, hex};
+use super::lines::{CURRENT, closed_name, closed_numbers};
+use super::record::Torn;
+use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How far back the last line is looked for. Lines are below 2 KiB: 512 bytes of target, each at most six escaped.
-const LAST_LINE_BYTES_MAX: u64 = 64 * 1024;
+/// How far back the last record is looked for at first; if it is not there, in the whole file.
+const TAIL_BYTES: u64 = 256 * 1024;
 
 /// Takes whole lines.
 pub(crate) trait Sink: Send {
+    /// Opens the log and says how it ends.
+    fn resume(&mut self) -> io::Result<Resumed>;
+
+    /// Returns whether the log is still where lines can be added. If not, it wants to be resumed.
+    fn is_open(&self) -> bool;
+
     /// Adds the bytes at the end: all of them, or none.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns when everything appended is durable.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns the last whole line, if there is one.
-    fn last_line(&mut self) -> io::Result<Option<Vec<u8>>>;
+    /// Returns whether the file has its full size.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Closes a full file for good. Everything in it is durable.
+    fn rotate(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes down elsewhere where the log has come to.
+    fn anchor(&mut self, _anchor: &Anchor) -> io::Result<()> {
+        Ok(())
+    }
 }
 
-/// `audit.jsonl` in a folder that only the hub may look into.
+/// What was found.
+pub(crate) struct Resumed {
+    pub(crate) key: ChainKey,
+    /// The last record of the log.
+    pub(crate) end: Option<Link>,
+    /// The newest anchor.
+    pub(crate) anchored: Option<Link>,
+    /// What comes before this file, if there is no record in it yet.
+    pub(crate) previous: Option<String>,
+    /// What stands after the last record.
+    pub(crate) torn: Option<Torn>,
+}
+
+/// The files of [`AuditSettings`], in folders that only the hub may look into.
 pub(crate) struct FileSink {
-    dir: PathBuf,
+    settings: AuditSettings,
     file: Option<File>,
+    bytes: u64,
+    /// Where the file ends, if it could not be brought back to that after a failure.
+    cut_to: Option<u64>,
 }
 
 impl FileSink {
-    pub(crate) fn new(dir: &Path) -> FileSink {
-        FileSink { dir: dir.to_owned(), file: None }
+    pub(crate) fn new(settings: AuditSettings) -> FileSink {
+        FileSink { settings, file: None, bytes: 0, cut_to: None }
     }
 
     fn path(&self) -> PathBuf {
-        self.dir.join("audit.jsonl")
-    }
-
-    /// Returns the open file. One that somebody removed is made again.
-    fn file(&mut self) -> io::Result<&mut File> {
-        let usable = match &self.file {
-            Some(file) => file.metadata()?.nlink() > 0,
-            None => false,
-        };
-        let file = if usable { self.file.take() } else { None };
-        let file = match file {
-            Some(file) => file,
-            None => self.open().map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", self.path().display()))
-            })?,
-        };
-        Ok(self.file.insert(file))
+        self.settings.dir.join(CURRENT)
     }
 
     fn open(&self) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        std::fs::set_permissions(&self.dir, Permissions::from_mode(0o700))?;
-        let path = self.path();
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+        let dir = &self.settings.dir;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        std::fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(self.path())?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         // The name of a new file is as durable as its contents only once the folder is.
-        File::open(&self.dir)?.sync_all()?;
-        end_torn_line(&mut file)?;
+        File::open(dir)?.sync_all()?;
         Ok(file)
+    }
+
+    fn key(&self, exists: bool) -> io::Result<ChainKey> {
+        let path = &self.settings.key_file;
+        // A new key for an old log would make all of it look forged, and a forged one look right.
+        let key = if exists || path.try_exists()? { ChainKey::read(path) } else { ChainKey::create(path) };
+        Ok(key?)
+    }
+
+    fn look(&mut self) -> io::Result<(Resumed, File, u64)> {
+        let mut file = self.open().map_err(named(&self.path()))?;
+        if let Some(bytes) = self.cut_to.take()
+            && bytes < file.metadata()?.len()
+        {
+            file.set_len(bytes).inspect_err(|_| self.cut_to = Some(bytes))?;
+        }
+        let numbers = closed_numbers(&self.settings.dir)?;
+        let anchors_file = &self.settings.anchors_file;
+        let anchored = anchor::newest(anchors_file).map_err(named(anchors_file))?.map(|anchor| anchor.link());
+        let exists = file.metadata()?.len() > 0 || !numbers.is_empty() || anchored.is_some();
+        let key = self.key(exists)?;
+        let (mut end, good_bytes) = last_link(&file)?;
+        let mut resumed = Resumed { key, end, anchored, previous: None, torn: None };
+        if end.is_none() {
+            let names = numbers.iter().rev().map(|number| closed_name(*number));
+            for name in names {
+                resumed.previous.get_or_insert_with(|| name.clone());
+                end = last_link(&File::open(self.settings.dir.join(&name))?)?.0;
+                if end.is_some() {
+                    break;
+                }
+            }
+            resumed.end = end;
+        }
+        self.end_tail(&mut file, good_bytes, &mut resumed)?;
+        let bytes = file.metadata()?.len();
+        Ok((resumed, file, bytes))
+    }
+
+    /// Looks at what stands after the last record. A record that lacks only its line end gets it; anything else is
+    /// left to be seen, because nothing is taken out of the log.
+    fn end_tail(&self, file: &mut File, good_bytes: u64, resumed: &mut Resumed) -> io::Result<()> {
+        let torn_bytes = file.metadata()?.len() - good_bytes;
+        if torn_bytes == 0 {
+            return Ok(());
+        }
+        let before = resumed.end.unwrap_or_else(|| resumed.key.start()).mac;
+        if torn_bytes <= TAIL_BYTES && resumed.previous.is_none() {
+            let mut tail = vec![0; usize::try_from(torn_bytes).unwrap_or_default()];
+            file.read_exact_at(&mut tail, good_bytes)?;
+            if let Some(sealed) = Sealed::of(&tail).filter(|sealed| sealed.follows(&resumed.key, before)) {
+                file.write_all(b"\n")?;
+                resumed.end = Some(sealed.link);
+                return Ok(());
+            }
+        }
+        let mut hash = Sha256::new();
+        let mut chunk = vec![0; 64 * 1024];
+        file.seek(SeekFrom::Start(good_bytes))?;
+        loop {
+            match file.read(&mut chunk)? {
+                0 => break,
+                count => hash.update(&chunk[..count]),
+            }
+        }
+        hash.update(b"\n");
+        let torn_sha256 = Mac::from_hex(hex(&hash.finalize()).as_bytes());
+        resumed.torn = torn_sha256.map(|torn_sha256| Torn { torn_bytes: torn_bytes + 1, torn_sha256 });
+        Ok(())
     }
 }
 
-/// Ends a line that was cut off when the machine went down. It is left to be seen: nothing is taken out of the log.
-fn end_torn_line(file: &mut File) -> io::Result<()> {
-    if file.metadata()?.len() == 0 {
-        return Ok(());
+/// Returns the last record of a file, and where it ends.
+fn last_link(file: &File) -> io::Result<(Option<Link>, u64)> {
+    let bytes = file.metadata()?.len();
+    for window in [TAIL_BYTES.min(bytes), bytes] {
+        let from = bytes - window;
+        let mut tail = vec![0; usize::try_from(window).map_err(io::Error::other)?];
+        file.read_exact_at(&mut tail, from)?;
+        let mut end = tail.len();
+        while let Some(line_end) = tail[..end].iter().rposition(|byte| *byte == b'\n') {
+            let start = tail[..line_end].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            if let Some(sealed) = Sealed::of(&tail[start..line_end]) {
+                return Ok((Some(sealed.link), from + line_end as u64 + 1));
+            }
+            end = line_end;
+        }
     }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    if last != *b"\n" {
-        file.write_all(b"\n")?;
-    }
-    Ok(())
+    Ok((None, 0))
+}
+
+fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 impl Sink for FileSink {
+    fn resume(&mut self) -> io::Result<Resumed> {
+        self.file = None;
+        let (resumed, file, bytes) = self.look()?;
+        (self.file, self.bytes) = (Some(file), bytes);
+        Ok(resumed)
+    }
+
+    /// One that somebody removed is made again.
+    fn is_open(&self) -> bool {
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        metadata.is_some_and(|metadata| metadata.nlink() > 0)
+    }
+
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let file = self.file()?;
-        let bytes_before = file.metadata()?.len();
-        file.write_all(bytes).inspect_err(|_| {
-            // What was written of them goes again, because they will be written once more. If even that fails,
-            // the next opening ends the torn line.
-            if let Some(file) = self.file.take() {
-                let _ = file.set_len(bytes_before);
+        let Some(file) = &mut self.file else { return Err(io::Error::other("the log is not open")) };
+        let bytes_before = self.bytes;
+        match file.write_all(bytes) {
+            Ok(()) => {
+                self.bytes += bytes.len() as u64;
+                Ok(())
             }
-        })
+            Err(error) => {
+                // What was written of them goes again, because they will be written once more.
+                self.cut_to = file.set_len(bytes_before).is_err().then_some(bytes_before);
+                self.file = None;
+                Err(named(&self.path())(error))
+            }
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Err(io::Error::other("the log is not open")) };
         // After a failed sync the kernel may have dropped the pages: the handle is not to be trusted any more.
-        self.file()?.sync_data().inspect_err(|_| self.file = None)
+        file.sync_data().map_err(named(&self.path())).inspect_err(|_| self.file = None)
     }
 
-    fn last_line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let file = self.file()?;
-        let bytes = file.metadata()?.len();
-        file.seek(SeekFrom::Start(bytes.saturating_sub(LAST_LINE_BYTES_MAX)))?;
-        let mut tail = Vec::new();
-        file.take(LAST_LINE_BYTES_MAX).read_to_end(&mut tail)?;
-        Ok(tail
-            .split(|byte| *byte == b'\n')
-            .rfind(|line| super::record::seq_of(line).is_some())
-            .map(<[u8]>::to_vec))
+    fn is_full(&self) -> bool {
+        self.bytes >= self.settings.file_bytes_max
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let dir = &self.settings.dir;
+        let number = closed_numbers(dir)?.last().map_or(1, |last| last + 1);
+        self.file = None;
+        std::fs::rename(self.path(), dir.join(closed_name(number)))?;
+        File::open(dir)?.sync_all()
+    }
+
+    fn anchor(&mut self, anchor: &Anchor) -> io::Result<()> {
+        let path = &self.settings.anchors_file;
+        anchor::write(path, anchor).map_err(named(path))
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{
     Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Registry, Scope, SystemClock, Target,
 };
-use portcullis_guard::{GuardSettings, Policy, RateSettings};
+use portcullis_guard::{AuditSettings, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
         rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
         policy: Policy::default(),
         secrets: Vec::new(),
-        audit_dir: folder.path().join("audit"),
+        audit: AuditSettings::in_folder(folder.path()),
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;

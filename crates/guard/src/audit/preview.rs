@@ -1,0 +1,49 @@
+//! What a record shows of the arguments: enough to recognise the call, and nothing that must not leave.
+
+use crate::redact::Redactor;
+use portcullis_core::{Arguments, json};
+
+/// How much is shown.
+pub(crate) const PREVIEW_CHARS_MAX: usize = 200;
+/// How many bytes of arguments are looked through for secrets. All of them must be, because a secret that is cut off
+/// is not recognised; a quarter of a millisecond is what a preview may cost at most.
+const SCRUBBED_BYTES_MAX: usize = 256 * 1024;
+
+/// Returns the beginning of the arguments, without secrets and with everything in it visible.
+pub(crate) fn of(arguments: &Arguments, redactor: &Redactor) -> String {
+    let raw = arguments.raw().get();
+    if raw.len() > SCRUBBED_BYTES_MAX {
+        return format!("[withheld: {} bytes]", raw.len());
+    }
+    if !raw.contains("\\u") {
+        return shortened(&redactor.scrub(raw));
+    }
+    // Any character can be written as an escape, and so can those of a secret.
+    match arguments.value() {
+        Ok(value) => shortened(&redactor.scrub(&value.to_string())),
+        Err(_) => "[withheld: not readable]".to_owned(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(PREVIEW_CHARS_MAX) {
+        None => visible(text),
+        Some((end, _)) => visible(&text[..end]) + "…",
+    }
+}
+
+/// Returns the text with control and invisible characters as their escapes.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Nearly all arguments are plain ASCII, and this is on the way of every call.
+        if c.is_ascii_graphic() || c == ' ' {
+            shown.push(c);
+        } else if c.is_control() || json::is_invisible(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}

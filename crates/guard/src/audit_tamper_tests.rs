@@ -1,0 +1,498 @@
+//! What somebody does to the files of the log, and what `verify` says of it.
+
+use super::chain::{ChainKey, Link, Sealed};
+use super::*;
+use crate::commit::Commit;
+use crate::testing::{StoppedClock, call, gate};
+use futures::future::join_all;
+use portcullis_core::{Gate, Secret};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
+use tempfile::TempDir;
+
+/// A log of small files.
+fn settings(dir: &Path) -> AuditSettings {
+    AuditSettings { file_bytes_max: 6_000, ..AuditSettings::in_folder(dir) }
+}
+
+fn open(settings: &AuditSettings) -> (Gate, AuditHandle) {
+    let handle = AuditHandle::open(settings.clone(), Arc::new(StoppedClock)).unwrap();
+    let secret = ("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()));
+    let audit = Audit::new(handle.clone(), Arc::new(StoppedClock), Redactor::new(&[secret]).ok().unwrap());
+    let (gate, _) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
+    (gate, handle)
+}
+
+async fn calls(settings: &AuditSettings, count: usize) {
+    let (gate, handle) = open(settings);
+    for at in 0..count {
+        gate.call(call(["stub_read", "stub_write"][at % 2])).await.unwrap();
+    }
+    handle.flush().await.unwrap();
+}
+
+/// Does what `kill -9` in the middle of a write leaves: half a line, and no anchor that says that all is well.
+fn tear(settings: &AuditSettings, left: &str) {
+    let anchors = std::fs::read_to_string(&settings.anchors_file).unwrap();
+    let kept: Vec<&str> = anchors.lines().filter(|line| !line.contains("close")).collect();
+    std::fs::write(&settings.anchors_file, kept.join("\n") + "\n").unwrap();
+    let path = settings.dir.join("audit.jsonl");
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + left).unwrap();
+}
+
+fn told(settings: &AuditSettings) -> String {
+    match verify(settings) {
+        Ok(Verified { files, records, torn, unfinished_bytes, .. }) => {
+            format!("{files} files, {records} records, {torn} torn, {unfinished_bytes} bytes unfinished")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+type Files = BTreeMap<String, String>;
+
+fn files(settings: &AuditSettings) -> Files {
+    let entries = std::fs::read_dir(&settings.dir).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, std::fs::read_to_string(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+/// Writes the files that differ.
+fn put(settings: &AuditSettings, old: &Files, new: &BTreeMap<String, Vec<u8>>) {
+    for (name, bytes) in new {
+        if old.get(name).is_none_or(|text| text.as_bytes() != bytes) {
+            std::fs::write(settings.dir.join(name), bytes).unwrap();
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// From `AUDIT_SEED`, or another one each time. Printed, so that a failure can be had again.
+    fn seeded() -> Random {
+        let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+        let seed = std::env::var("AUDIT_SEED").map_or_else(|_| fresh(), |seed| seed.parse().unwrap());
+        println!("AUDIT_SEED={seed}");
+        Random(seed | 1)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Makes one edit in one file. Returns which kind it was.
+fn edit(random: &mut Random, files: &Files, edited: &mut BTreeMap<String, Vec<u8>>) -> &'static str {
+    *edited = files.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
+    let all: Vec<&str> = files.values().flat_map(|text| text.split_inclusive('\n')).collect();
+    let name = files.keys().nth(random.below(files.len())).unwrap();
+    let mut lines: Vec<&str> = files[name].split_inclusive('\n').collect();
+    let (at, other) = (random.below(lines.len()), random.below(lines.len()));
+    let bytes = edited.get_mut(name).unwrap();
+    let kind = ["flip", "delete", "swap", "truncate", "insert"][random.below(5)];
+    match kind {
+        "flip" => {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+            return kind;
+        }
+        "truncate" => {
+            bytes.truncate(random.below(bytes.len()));
+            return kind;
+        }
+        "delete" => drop(lines.remove(at)),
+        "swap" => lines.swap(at, other),
+        _ => lines.insert(random.below(lines.len() + 1), all[random.below(all.len())]),
+    }
+    *bytes = lines.concat().into_bytes();
+    kind
+}
+
+/// Returns the place of the first line that is not as it was: in the edited log, or just behind its end.
+fn first_change(old: &Files, new: &BTreeMap<String, Vec<u8>>) -> (String, u64) {
+    // Their names are in order of age.
+    let mut old = old.values().flat_map(|text| text.as_bytes().split_inclusive(|byte| *byte == b'\n'));
+    let mut place = (String::new(), 0);
+    for (name, bytes) in new {
+        place = (name.clone(), 0);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            place.1 += 1;
+            if old.next() != Some(line) {
+                return place;
+            }
+        }
+    }
+    (place.0, place.1 + 1)
+}
+
+/// A check without a chain: every line is an object, and their numbers go up by one.
+fn unchained_finds(files: &BTreeMap<String, Vec<u8>>, records: u64) -> bool {
+    let lines = files.values().flat_map(|bytes| bytes.split_inclusive(|byte| *byte == b'\n'));
+    let numbers = lines.filter(|line| !line.starts_with(b"{\"torn")).map(|line| {
+        serde_json::from_slice::<Value>(line).ok().and_then(|line| line["seq"].as_u64()).unwrap_or(0)
+    });
+    numbers.ne(1..=records)
+}
+
+#[tokio::test]
+async fn a_thousand_edits_are_found_and_the_first_bad_line_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    calls(&settings, 15).await;
+    tear(&settings, "{\"torn");
+    calls(&settings, 15).await;
+    let (files, whole) = (files(&settings), verify(&settings).unwrap());
+    assert!(whole.files >= 4 && whole.torn == 1 && whole.records > 60, "{whole:?}");
+    // The same log whose second place was never written to again.
+    let unanchored = AuditSettings { anchors_file: dir.path().join("first.anchors"), ..settings.clone() };
+    let anchors = std::fs::read_to_string(&settings.anchors_file).unwrap();
+    std::fs::write(&unanchored.anchors_file, anchors.split_inclusive('\n').next().unwrap()).unwrap();
+    assert_eq!(verify(&unanchored).unwrap().records, whole.records);
+
+    let mut random = Random::seeded();
+    let (mut kinds, mut edited) = (HashMap::new(), BTreeMap::new());
+    let (mut found, mut named, mut without_chain, mut without_anchors) = (0, 0, 0, 0);
+    let mut edits = 0;
+    while edits < 1_000 {
+        let kind = edit(&mut random, &files, &mut edited);
+        if edited.iter().all(|(name, bytes)| files[name].as_bytes() == bytes) {
+            continue;
+        }
+        edits += 1;
+        *kinds.entry(kind).or_insert(0) += 1;
+        put(&settings, &files, &edited);
+        let (file, line) = first_change(&files, &edited);
+        match verify(&settings) {
+            Err(VerifyError::Fault(fault)) => {
+                found += 1;
+                // Half a line is bad unless the line after it says so: if that one is changed, the half is named.
+                let half = edited[&file].split(|byte| *byte == b'\n').nth(fault.line as usize - 1);
+                let early = fault.line + 1 == line && half == Some(b"{\"torn");
+                assert!(fault.file == file && (fault.line == line || early), "{kind} {file}:{line}: {fault}");
+                named += 1;
+            }
+            other => panic!("{kind} at {file}:{line} is not found: {other:?}"),
+        }
+        without_anchors += usize::from(verify(&unanchored).is_err());
+        without_chain += usize::from(unchained_finds(&edited, whole.records));
+        for (name, text) in files.iter().filter(|(name, text)| edited[*name] != text.as_bytes()) {
+            std::fs::write(settings.dir.join(name), text).unwrap();
+        }
+    }
+    println!("{kinds:?}: {found} of {edits} found, {named} with the first bad line named");
+    println!("the same edits: {without_anchors} found without anchors, {without_chain} without the chain");
+    assert_eq!((found, named), (1_000, 1_000));
+    assert!(without_anchors < 1_000 && without_chain < 1_000);
+    assert_eq!(verify(&settings).unwrap(), whole);
+}
+
+#[tokio::test]
+async fn who_has_not_the_key_cannot_write_another_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    calls(&settings, 5).await;
+    let path = settings.dir.join("audit.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    // Changes the first record and makes all codes anew, and the anchors with them.
+    let forge = |key: &ChainKey| {
+        let (mut lines, mut end) = (Vec::new(), key.start());
+        let write_anchors = |end: Link| {
+            let anchor = anchor::Anchor {
+                time: String::new(),
+                file: String::new(),
+                seq: end.seq,
+                mac: end.mac,
+                why: anchor::Why::Close,
+            };
+            std::fs::write(&settings.anchors_file, format!("{}\n", serde_json::to_string(&anchor).unwrap()))
+        };
+        for line in text.lines() {
+            let body = Sealed::of(line.as_bytes()).unwrap().body;
+            let body = String::from_utf8(body.to_vec()).unwrap().replace("\"ada\"", "\"eve\"") + "}";
+            end = key.add(end, &mut lines, |_, lines| lines.extend_from_slice(body.as_bytes()));
+        }
+        std::fs::write(&path, lines).unwrap();
+        write_anchors(end).unwrap();
+        told(&settings)
+    };
+    let own = forge(&ChainKey::new(&[0; 32]));
+    assert_eq!(own, "audit.jsonl, line 1 (record 1): the record was changed");
+    // With the key it is possible: that is why it lies elsewhere.
+    assert_eq!(
+        forge(&ChainKey::read(&settings.key_file).unwrap()),
+        "1 files, 10 records, 0 torn, 0 bytes unfinished"
+    );
+}
+
+#[tokio::test]
+async fn files_follow_each_other_and_none_can_be_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    for _ in 0..3 {
+        calls(&settings, 10).await;
+    }
+    let files = files(&settings);
+    let first_of_second: Value =
+        serde_json::from_str(files["audit.000002.jsonl"].lines().next().unwrap()).unwrap();
+    let last_of_first: Value =
+        serde_json::from_str(files["audit.000001.jsonl"].lines().last().unwrap()).unwrap();
+    assert_eq!(first_of_second["previous"], "audit.000001.jsonl");
+    assert_eq!(first_of_second["previous_mac"], last_of_first["mac"]);
+    let headers = files.len() - 1;
+    assert_eq!(
+        told(&settings),
+        format!("{} files, {} records, 0 torn, 0 bytes unfinished", files.len(), 60 + headers)
+    );
+
+    for (name, expected) in [
+        ("audit.000001.jsonl", "audit.000002.jsonl, line 1 (record "),
+        ("audit.000002.jsonl", "audit.000003.jsonl, line 1 (record "),
+        ("audit.jsonl", "line 1"),
+    ] {
+        let path = settings.dir.join(name);
+        let aside = dir.path().join("aside");
+        std::fs::rename(&path, &aside).unwrap();
+        let told = told(&settings);
+        let missing = told.ends_with(&format!("the file before it, `{name}`, is missing"));
+        let cut = name == "audit.jsonl" && told.contains("the log was cut off");
+        assert!(told.contains(expected) || cut, "{told}");
+        assert!(missing || cut, "{told}");
+        std::fs::rename(&aside, &path).unwrap();
+    }
+    // A hub that goes on after a file was taken does not make it look right again.
+    std::fs::remove_file(settings.dir.join("audit.jsonl")).unwrap();
+    calls(&settings, 10).await;
+    let told = told(&settings);
+    assert!(told.contains(", line 1 (record ") && told.contains(" missing before this one"), "{told}");
+}
+
+#[tokio::test]
+async fn a_torn_end_is_told_then_marked_and_never_an_excuse() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    calls(&settings, 2).await;
+    let path = settings.dir.join("audit.jsonl");
+    tear(&settings, "{\"seq\":5,\"ti");
+    assert_eq!(told(&settings), "1 files, 4 records, 0 torn, 12 bytes unfinished");
+    calls(&settings, 1).await;
+    assert_eq!(told(&settings), "1 files, 7 records, 1 torn, 0 bytes unfinished");
+    // A record that lacks nothing but its line end is no torn one.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.trim_end()).unwrap();
+    calls(&settings, 1).await;
+    assert_eq!(told(&settings), "1 files, 9 records, 1 torn, 0 bytes unfinished");
+    // What follows a log that was closed was put there, whether a hub opened it again or not.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "{\"seq\"").unwrap();
+    assert_eq!(told(&settings), "audit.jsonl, line 11 (record 10): the log was closed before this line");
+    // A record that was anchored cannot be passed off as torn.
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    calls(&settings, 2).await;
+    let path = settings.dir.join("audit.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, &text[..text.len() - 40]).unwrap();
+    assert!(
+        told(&settings).starts_with("audit.jsonl, line 4 (record 4): the log was cut off"),
+        "{}",
+        told(&settings)
+    );
+    calls(&settings, 1).await;
+    assert!(told(&settings).starts_with("audit.jsonl, line 4 "), "{}", told(&settings));
+}
+
+#[tokio::test]
+async fn a_log_without_its_key_is_told_and_never_given_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    assert_eq!(told(&settings), "0 files, 0 records, 0 torn, 0 bytes unfinished");
+    calls(&settings, 1).await;
+    let key = std::fs::read(&settings.key_file).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(&settings.key_file).unwrap().permissions(),
+    );
+    assert_eq!((key.len(), mode & 0o777), (65, 0o600));
+    std::fs::remove_file(&settings.key_file).unwrap();
+    let (gate, handle) = open(&settings);
+    assert!(gate.call(call("stub_write")).await.is_err());
+    assert!(gate.call(call("stub_read")).await.is_ok());
+    let health = handle.health().unwrap_err();
+    assert!(health.contains("audit.key: the key of the audit log is missing"), "{health}");
+    assert!(told(&settings).contains("the key of the audit log is missing"));
+    assert!(!settings.key_file.exists());
+    // Put back, it works again, and what happened meanwhile is in the log.
+    std::fs::write(&settings.key_file, &key).unwrap();
+    assert!(gate.call(call("stub_write")).await.is_ok());
+    drop((gate, handle));
+    assert_eq!(told(&settings), "1 files, 8 records, 0 torn, 0 bytes unfinished");
+    std::fs::write(&settings.key_file, &key[..20]).unwrap();
+    assert!(told(&settings).contains("expected 32 bytes in hexadecimal"));
+}
+
+#[tokio::test]
+async fn without_the_second_place_nothing_acts() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    std::fs::write(dir.path().join("anchors"), "not a folder").unwrap();
+    let (gate, handle) = open(&settings);
+    assert!(gate.call(call("stub_write")).await.is_err());
+    assert!(handle.health().unwrap_err().contains("audit.anchors: "));
+    std::fs::remove_file(dir.path().join("anchors")).unwrap();
+    assert!(gate.call(call("stub_write")).await.is_ok());
+    drop((gate, handle));
+    // Taken away later, with the end of the log, it is missed too.
+    std::fs::remove_dir_all(dir.path().join("anchors")).unwrap();
+    assert!(told(&settings).contains("there is no anchor"));
+}
+
+#[tokio::test]
+async fn a_preview_shows_no_secret_and_hides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    let (gate, handle) = open(&settings);
+    let long = format!(r#"stub_read {{"text":"{}hunter2-hunter2"}}"#, "x".repeat(180));
+    let huge = format!(r#"stub_read {{"text":"hunter2-hunter2{}"}}"#, "x".repeat(300_000));
+    let mut shown = Vec::new();
+    for line in [
+        r#"stub_read {"text":"key hunter2-hunter2"}"#,
+        r#"stub_read {"text":"\u0068unter2-hunter2"}"#,
+        "stub_read {\"text\":\"to\u{200b}day \u{202e}gnp\"}",
+        "stub_read {\"text\":\"a\\u200bb\"}",
+        r#"stub_read {"text":"\u0068unter2-hunter2","text":1}"#,
+        &long,
+        &huge,
+    ] {
+        let _ = gate.call(call(line)).await;
+        handle.flush().await.unwrap();
+        let lines = last_lines(&settings, 2).unwrap().0;
+        let [begin, end] = &lines[..] else { panic!("{lines:?}") };
+        let (begin, end): (Value, Value) =
+            (serde_json::from_slice(begin).unwrap(), serde_json::from_slice(end).unwrap());
+        assert_eq!(end["begin"], begin["seq"]);
+        assert_eq!((&end["digest"], &end["args"]), (&begin["digest"], &Value::Null));
+        shown.push(begin["args"].as_str().unwrap().replace(&"x".repeat(180), "x(180)"));
+    }
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    {"text":"key [REDACTED:KEY]"}
+    {"text":"[REDACTED:KEY]"}
+    {"text":"to\u{200b}day \u{202e}gnp"}
+    {"text":"a\u{200b}b"}
+    [withheld: not readable]
+    {"text":"x(180)[REDACTED:K…
+    [withheld: 300026 bytes]
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_calls_at_once_leave_twenty_thousand_records() {
+    const CALLS: usize = 10_000;
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings { file_bytes_max: 1024 * 1024, ..AuditSettings::in_folder(dir.path()) };
+    let (gate, handle) = open(&settings);
+    let gate = Arc::new(gate);
+    let calls = (0..CALLS).map(|at| {
+        let gate = gate.clone();
+        tokio::spawn(async move {
+            let name = ["stub_read", "stub_write", "none_such", "resource stub://a"][at % 4];
+            let _ = gate.call(call(name)).await;
+        })
+    });
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    handle.flush().await.unwrap();
+    drop((gate, handle));
+    let (mut begun, mut ended, mut openings) = (HashMap::new(), 0, 0);
+    each_line(&settings, &mut |line| {
+        let line: Value = serde_json::from_slice(line).unwrap();
+        match line["phase"].as_str().unwrap() {
+            "begin" => {
+                let twice = begun.insert(line["call"].as_u64().unwrap(), line["seq"].as_u64().unwrap());
+                assert_eq!(twice, None);
+            }
+            "end" => {
+                assert_eq!(begun.insert(line["call"].as_u64().unwrap(), 0), line["begin"].as_u64());
+                ended += 1;
+            }
+            "file" => openings += 1,
+            other => panic!("{other}"),
+        }
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    println!("{} begun, {ended} ended, {} files", begun.len(), openings + 1);
+    assert_eq!((begun.len(), ended), (CALLS, CALLS));
+    assert!(begun.values().all(|seq| *seq == 0));
+    assert_eq!(verify(&settings).unwrap().records, 2 * CALLS as u64 + openings);
+}
+
+#[tokio::test]
+async fn new_lines_are_followed_into_the_next_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    calls(&settings, 12).await;
+    let (last, mut follow) = last_lines(&settings, 20).unwrap();
+    let seq = |line: &[u8]| Sealed::of(line).unwrap().link.seq;
+    let newest = seq(last.last().unwrap());
+    assert_eq!(
+        last.iter().map(|line| seq(line)).collect::<Vec<_>>(),
+        (newest - 19..=newest).collect::<Vec<_>>()
+    );
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        // Less than a file at a time: one that came and went between two looks is not seen.
+        calls(&settings, 2).await;
+        for _ in 0..3 {
+            let _ = follow.poll(&mut |line| {
+                seen.push(seq(line));
+                std::ops::ControlFlow::Continue(())
+            });
+        }
+    }
+    let end = verify(&settings).unwrap().records;
+    assert_eq!(seen, (newest + 1..=end).collect::<Vec<_>>());
+}
+
+/// Prints how fast a log is checked: `cargo test --release -p portcullis-guard -- --ignored --nocapture verify_speed`.
+#[test]
+#[ignore = "a measurement"]
+fn verify_speed() {
+    const RECORDS: u64 = 500_000;
+    let dir: TempDir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    let redactor = Redactor::new(&[]).ok().unwrap();
+    std::fs::create_dir_all(&settings.dir).unwrap();
+    let key = ChainKey::create(&settings.key_file).unwrap();
+    let subject =
+        Arc::new(Subject::of(&call(r#"stub_write {"text":"some text of a usual length"}"#), &redactor));
+    let (mut lines, mut end) = (Vec::new(), key.start());
+    for at in 0..RECORDS {
+        let (time, subject) = (std::time::SystemTime::UNIX_EPOCH, subject.clone());
+        let record = match at % 2 {
+            0 => Record::Begin { at: time, subject },
+            _ => {
+                Record::End { at: time, subject, ending: Ending::Ok, bytes: 10, duration: Default::default() }
+            }
+        };
+        end = key.add(end, &mut lines, |seq, lines| record.write(seq, &key, lines));
+    }
+    std::fs::write(settings.dir.join("audit.jsonl"), &lines).unwrap();
+    let (time, file) = (String::new(), String::new());
+    let close = anchor::Anchor { time, file, seq: end.seq, mac: end.mac, why: anchor::Why::Close };
+    anchor::write(&settings.anchors_file, &close).unwrap();
+    let started = std::time::Instant::now();
+    assert_eq!(verify(&settings).unwrap().records, RECORDS);
+    let took = started.elapsed();
+    let per_second = RECORDS as f64 / took.as_secs_f64();
+    println!(
+        "{RECORDS} records ({} MB) verified in {took:?}: {per_second:.0} records/s",
+        lines.len() / 1_000_000
+    );
+}

@@ -1,0 +1,291 @@
+//! `portcullis audit`: read the log of every call, and check that nobody changed it.
+//!
+//! The files are read as they are, whether a hub runs or not.
+
+use super::{Ending, Opened, block_on, open};
+use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
+use crate::{BadUsage, print};
+use anyhow::{Context, Result};
+use portcullis_core::{Clock, Pattern, SystemClock};
+use portcullis_guard::AuditSettings;
+use portcullis_guard::audit::{self, Fault, VerifyError};
+use portcullis_server::identity::parse_duration;
+use serde::Deserialize;
+use serde_json::json;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How many lines `tail` holds at most.
+const TAIL_LINES_MAX: usize = 100_000;
+/// How often `tail --follow` looks for new lines.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+
+pub(crate) fn run(home: Option<&Path>, args: AuditArgs, as_json: bool) -> Result<ExitCode> {
+    let Opened { loaded, .. } = open(home)?;
+    let settings = AuditSettings::in_folder(&loaded.config.workspace.secure_dir());
+    match args.command {
+        AuditCommand::Tail { lines, follow } => tail(&settings, lines, follow, as_json),
+        AuditCommand::Search(args) => search(&settings, &args, as_json),
+        AuditCommand::Verify => Ok(verify(&settings, as_json)),
+    }
+}
+
+fn tail(settings: &AuditSettings, count: usize, follow: bool, as_json: bool) -> Result<ExitCode> {
+    if count > TAIL_LINES_MAX {
+        return Err(BadUsage(format!("`-n` is {count}, expected 0 to {TAIL_LINES_MAX}")).into());
+    }
+    let (lines, mut later) = audit::last_lines(settings, count).context("the audit log")?;
+    let mut table = Table::new(as_json);
+    for line in &lines {
+        if table.row(line).is_break() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if !follow {
+        return Ok(ExitCode::SUCCESS);
+    }
+    block_on(async move {
+        let mut ending = Ending::new()?;
+        loop {
+            // A whole file may be waiting: it goes on at once while there is more.
+            if later.poll(&mut |line| table.row(line)).context("the audit log")?.is_break() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            tokio::select! {
+                () = ending.told() => return Ok(ExitCode::SUCCESS),
+                () = tokio::time::sleep(FOLLOW_EVERY) => {}
+            }
+        }
+    })?
+}
+
+fn search(settings: &AuditSettings, args: &SearchArgs, as_json: bool) -> Result<ExitCode> {
+    let filter = Filter::new(args)?;
+    let mut table = Table::new(as_json);
+    audit::each_line(settings, &mut |line| match Entry::read(line) {
+        Some(entry) if filter.takes(&entry) => table.row(line),
+        _ => ControlFlow::Continue(()),
+    })
+    .context("the audit log")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
+    match (audit::verify(settings), as_json) {
+        (Ok(verified), true) => {
+            let mut shown = json!({ "ok": true });
+            shown["verified"] = json!(verified);
+            print::json(&shown);
+            return ExitCode::SUCCESS;
+        }
+        (Ok(verified), false) => {
+            print::line(format!(
+                "The audit log is as it was written: {} records in {} files, held against {} anchors.",
+                verified.records, verified.files, verified.anchors
+            ));
+            if verified.torn > 0 {
+                print::line(format!("{} times a line was cut off by a crash, and marked.", verified.torn));
+            }
+            if verified.unfinished_bytes > 0 {
+                print::line(format!("It ends in an unfinished line of {} bytes.", verified.unfinished_bytes));
+            }
+            return ExitCode::SUCCESS;
+        }
+        (Err(VerifyError::Fault(fault)), true) => {
+            let Fault { file, line, seq, problem } = fault;
+            let place = json!({ "file": file, "line": line, "seq": seq, "problem": problem });
+            print::json(&json!({ "ok": false, "first_bad": place }));
+        }
+        (Err(error), true) => print::json(&json!({ "ok": false, "error": error.to_string() })),
+        (Err(VerifyError::Fault(fault)), false) => {
+            print::note(format!("error: the audit log was changed: {fault}"));
+        }
+        (Err(error), false) => print::note(format!("error: the audit log cannot be verified: {error}")),
+    }
+    ExitCode::FAILURE
+}
+
+/// What a table shows of a line.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    seq: u64,
+    time: String,
+    phase: String,
+    client: String,
+    origin: String,
+    target: String,
+    args: Option<String>,
+    decision: Option<String>,
+    rule: Option<String>,
+    outcome: Option<String>,
+    bytes: Option<u64>,
+    duration_us: Option<u64>,
+    lost: Option<u64>,
+    previous: Option<String>,
+    torn_bytes: Option<u64>,
+}
+
+impl Entry {
+    fn read(line: &[u8]) -> Option<Entry> {
+        serde_json::from_slice(line).ok()
+    }
+
+    fn details(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(outcome) = &self.outcome {
+            let milliseconds = self.duration_us.unwrap_or_default() as f64 / 1000.0;
+            parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", self.bytes.unwrap_or_default()));
+        }
+        if let (Some(decision), Some(rule)) = (&self.decision, &self.rule) {
+            parts.push(format!("({decision} by {rule})"));
+        }
+        parts.extend(self.args.clone());
+        parts.extend(self.lost.map(|lost| format!("{lost} records were lost here")));
+        parts.extend(self.previous.as_ref().map(|previous| format!("goes on from {previous}")));
+        parts.extend(
+            self.torn_bytes.map(|bytes| format!("{bytes} bytes before this were cut off by a crash")),
+        );
+        parts.join(" ")
+    }
+}
+
+/// Prints rows as they come: columns have a usual width, and a long cell moves what comes after it.
+struct Table {
+    as_json: bool,
+    begun: bool,
+}
+
+impl Table {
+    fn new(as_json: bool) -> Table {
+        Table { as_json, begun: false }
+    }
+
+    /// Prints one line of the log. Breaks when nobody reads any more.
+    fn row(&mut self, line: &[u8]) -> ControlFlow<()> {
+        if self.as_json {
+            return write(&String::from_utf8_lossy(line));
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            set(["TIME", "SEQ", "PHASE", "CLIENT", "ORIGIN", "TOOL", "WHAT"].map(str::to_owned))?;
+        }
+        let Some(entry) = Entry::read(line) else {
+            let text = String::from_utf8_lossy(line);
+            return write(&format!("not a record: {}", portcullis_core::json::printable(&text)));
+        };
+        let (seq, details) = (entry.seq.to_string(), entry.details());
+        set([entry.time, seq, entry.phase, entry.client, entry.origin, entry.target, details])
+    }
+}
+
+fn set([time, seq, phase, client, origin, target, details]: [String; 7]) -> ControlFlow<()> {
+    let shown = |cell: String| audit::visible(&cell);
+    let [time, client, origin, target, details] = [time, client, origin, target, details].map(shown);
+    let row = format!("{time:<24}  {seq:>8}  {phase:<5}  {client:<12}  {origin:<8}  {target:<24}  {details}");
+    write(row.trim_end())
+}
+
+fn write(line: &str) -> ControlFlow<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.write_all(b"\n"));
+    match written {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+/// Which records are searched for. What is `None` takes all.
+struct Filter {
+    tools: Option<Pattern>,
+    clients: Option<Pattern>,
+    since: Option<jiff::Timestamp>,
+    outcome: Option<String>,
+}
+
+impl Filter {
+    fn new(args: &SearchArgs) -> Result<Filter> {
+        let pattern = |glob: &Option<String>| glob.as_ref().map(|glob| Pattern::new(&[glob])).transpose();
+        let bad = |error: portcullis_core::PatternError| BadUsage(error.to_string());
+        Ok(Filter {
+            tools: pattern(&args.tool).map_err(bad)?,
+            clients: pattern(&args.client).map_err(bad)?,
+            since: args.since.as_deref().map(|text| since(text, &SystemClock)).transpose()?,
+            outcome: args.outcome.clone(),
+        })
+    }
+
+    fn takes(&self, entry: &Entry) -> bool {
+        let late_enough =
+            |since: &jiff::Timestamp| entry.time.parse().is_ok_and(|time: jiff::Timestamp| time >= *since);
+        self.tools.as_ref().is_none_or(|tools| tools.matches(&entry.target))
+            && self.clients.as_ref().is_none_or(|clients| clients.matches(&entry.client))
+            && self.outcome.as_ref().is_none_or(|outcome| entry.outcome.as_ref() == Some(outcome))
+            && self.since.as_ref().is_none_or(late_enough)
+    }
+}
+
+/// Reads a time: so long ago, or a date with a time.
+fn since(text: &str, clock: &dyn Clock) -> Result<jiff::Timestamp> {
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    let bad = |_| {
+        let text = portcullis_core::json::printable(text);
+        BadUsage(format!("`--since {text}` is no time; expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
+    };
+    let ago = parse_duration(text).map_err(bad)?;
+    let now = jiff::Timestamp::try_from(clock.now()).context("the clock")?;
+    now.checked_sub(ago).context("the clock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(line: &str) -> Entry {
+        Entry::read(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_search_takes_what_fits_all_it_names() {
+        let line = r#"{"seq":2,"time":"2026-07-28T12:00:00.000Z","call":1,"phase":"end","client":"laptop","target":"workspace_read","outcome":"ok"}"#;
+        let none = SearchArgs { tool: None, client: None, since: None, outcome: None };
+        let some = |text: &str| Some(text.to_owned());
+        for (args, expected) in [
+            (SearchArgs { ..none.clone() }, true),
+            (SearchArgs { tool: some("workspace_*"), ..none.clone() }, true),
+            (SearchArgs { tool: some("memory_*"), ..none.clone() }, false),
+            (SearchArgs { client: some("lap*"), outcome: some("ok"), ..none.clone() }, true),
+            (SearchArgs { client: some("lap*"), outcome: some("denied"), ..none.clone() }, false),
+            (SearchArgs { since: some("2026-07-28T12:00:00Z"), ..none.clone() }, true),
+            (SearchArgs { since: some("2026-07-28T14:00:00+01:00"), ..none.clone() }, false),
+        ] {
+            assert_eq!(Filter::new(&args).unwrap().takes(&entry(line)), expected, "{args:?}");
+        }
+        for args in [
+            SearchArgs { since: some("yesterday"), ..none.clone() },
+            SearchArgs { tool: some("["), ..none.clone() },
+        ] {
+            assert!(Filter::new(&args).err().unwrap().is::<BadUsage>(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn details_say_what_happened() {
+        for (line, expected) in [
+            (r#"{"phase":"begin","args":"{\"path\":\"a\"}"}"#, r#"{"path":"a"}"#),
+            (
+                r#"{"phase":"end","outcome":"ok","bytes":4,"duration_us":1500,"decision":"allow","rule":"default:read"}"#,
+                "ok 4 bytes 1.5 ms (allow by default:read)",
+            ),
+            (r#"{"phase":"gap","lost":3}"#, "3 records were lost here"),
+            (r#"{"phase":"file","previous":"audit.000001.jsonl"}"#, "goes on from audit.000001.jsonl"),
+            (r#"{"phase":"torn","torn_bytes":9}"#, "9 bytes before this were cut off by a crash"),
+        ] {
+            assert_eq!(entry(line).details(), expected);
+        }
+    }
+}
