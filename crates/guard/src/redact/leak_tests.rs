@@ -252,3 +252,93 @@ fn what_costs_too_much_is_withheld() {
     let other = Redactor::new(&[]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(other.scrub(&text), text);
 }
+
+#[test]
+fn anything_can_be_looked_through() {
+    const PARTS: &[&str] = &[
+        "%",
+        "%4",
+        "%41",
+        "%u0041",
+        "\\",
+        "\\u",
+        "\\ud83d\\ude00",
+        "\\ud800",
+        "\\x4",
+        "\\u{41}",
+        "\\101",
+        "&",
+        "&#",
+        "&#x41;",
+        "&amp;",
+        "&#1114112;",
+        "=",
+        "\n",
+        "\r\n",
+        " ",
+        "\u{200b}",
+        "\u{308}",
+        "a\u{308}",
+        "é",
+        "Ａ",
+        "\u{e0041}",
+        "ключ",
+        "😀",
+        "68, 74, ",
+        "0x44",
+        "44:4a:",
+        "eyJ",
+        "ghp_",
+        ".",
+        ":AA",
+        "-----BEGIN PRIVATE KEY-----",
+        "QUJDREVGR0hJSktMTU5PUA==",
+        "MFRGGZDFMZTWQ2LKNNWG23TPOBYXE43U",
+        "4142434445464748494a4b4c4d4e4f50",
+        "a\0b\0",
+        "YQBiAGMAZABlAGYAZwBoAA==",
+        "hunter2-hunter2",
+    ];
+    let secret = ("KEY".to_owned(), Secret::new("hunter2-hunter2 ключ".to_owned()));
+    let redactor = Redactor::new(&[secret]).unwrap_or_else(|e| panic!("{e}"));
+    let mut dice = super::corpus_tests::Dice(0xF00D);
+    for _ in 0..20_000 {
+        let text: String = (0..dice.roll(24)).map(|_| PARTS[dice.roll(PARTS.len())]).collect();
+        let scrubbed = redactor.scrub(&text).into_owned();
+        assert_eq!(redactor.stream(&text), scrubbed);
+    }
+}
+
+/// Texts that are made to be costly end soon: checked, or withheld.
+#[test]
+fn bombs_are_checked_or_withheld_in_time() {
+    let redactor = Redactor::new(&secrets(&hundred_secrets())).unwrap_or_else(|e| panic!("{e}"));
+    let mut nested = "A".repeat(1000);
+    for _ in 0..12 {
+        use base64::Engine;
+        nested = base64::engine::general_purpose::STANDARD.encode(&nested);
+    }
+    for unit in [
+        "eyJ-", "%25", "\\\\", "&amp;", "QUFB", "41", "4141 ", "1,", "\u{200b}", "a\u{308}", "ghp_", ":AA",
+        "xoxb-", &nested,
+    ] {
+        let text = unit.repeat((1 << 18) / unit.len() + 1);
+        let started = std::time::Instant::now();
+        let scrubbed = redactor.scrub(&text);
+        println!(
+            "{:.8}: {:?}, {:.20}",
+            unit.escape_debug().to_string(),
+            started.elapsed(),
+            scrubbed.escape_debug().to_string()
+        );
+        assert!(started.elapsed().as_secs() < 20, "{unit:.20}");
+    }
+    for text in
+        ["-----BEGIN PRIVATE KEY-----".repeat(10_000), "A".repeat(1 << 18), "MFRGGZDF".repeat(1 << 15)]
+    {
+        let started = std::time::Instant::now();
+        redactor.scrub(&text);
+        println!("{text:.8}: {:?}", started.elapsed());
+        assert!(started.elapsed().as_secs() < 20, "{text:.20}");
+    }
+}

@@ -3,7 +3,8 @@
 use super::index::{WRAPPED_LINE_BYTES_MIN, is_base64};
 use super::view::{View, number};
 
-/// A run this long is decoded even if it does not look like text: what matters may come later in it.
+/// A run this long is decoded even if it does not look like text: what matters may come later in it. So is one of
+/// capitals and digits alone, which is rare.
 const LONG_RUN: usize = 64;
 /// So many characters at the beginning or the end must decode to ASCII in a shorter one.
 const LOOKED_AT: usize = 16;
@@ -168,7 +169,7 @@ fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Resu
         let last = rest.len().saturating_sub(LOOKED_AT) / taken * taken;
         let is_text =
             code.is_text(&rest[..rest.len().min(LOOKED_AT)]) || (last > 0 && code.is_text(&rest[last..]));
-        if is_text || (skipped == 0 && run.len() >= LONG_RUN) {
+        if is_text || (skipped == 0 && (run.len() >= LONG_RUN || code == Code::Base32)) {
             let mut view = View::default();
             view.part(at + skipped, taken, made);
             view.bytes.reserve(rest.len());

@@ -196,11 +196,13 @@ const ONLY_OURS: &[&str] = &[
     "GOOGLE_OAUTH_SECRET",
     "GOOGLE_OAUTH_TOKEN",
     "STRIPE_WEBHOOK_SECRET",
+    "ANTHROPIC_KEY",
     "OPENROUTER_KEY",
     "OPENAI_KEY",
     "CRATES_IO_TOKEN",
     "DOCKER_TOKEN",
     "HUGGINGFACE_TOKEN",
+    "MAILGUN_KEY",
     "NOTION_TOKEN",
     "TERRAFORM_TOKEN",
     "ATLASSIAN_TOKEN",
@@ -214,7 +216,7 @@ fn another_list_agrees() {
     let Some(rules) = shared::<Rule>("gitleaks_rules.jsonl") else { return };
     let mut strange = Vec::new();
     for (name, token) in issued() {
-        match rules.iter().find(|rule| rule.knows(&token)) {
+        match rules.iter().find(|rule| !rule.id.starts_with("generic") && rule.knows(&token)) {
             Some(rule) => println!("{name}: {}", rule.id),
             None => strange.push(name),
         }
