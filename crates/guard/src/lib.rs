@@ -24,5 +24,5 @@ pub use authorize::Authorize;
 pub use metrics::{Metrics, OpenSession};
 pub use policy::{Policy, Rule, Verdict};
 pub use rate::{Rate, RateSettings};
-pub use redact::{RedactError, Redactor};
+pub use redact::{RedactError, Redactor, Scrubber, TokenShapes};
 pub use stack::{GuardError, GuardSettings, Handles, stack};

@@ -1,5 +1,7 @@
 use super::*;
 use crate::testing::{Listener, call, gate, told};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use portcullis_core::{Content, Question, ToolOutput};
 use serde_json::json;
 use serde_json::value::RawValue;

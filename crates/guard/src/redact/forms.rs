@@ -1,0 +1,115 @@
+//! The ways in which a secret is written where it usually travels.
+//!
+//! Only what cannot be decoded in place is listed here: escapes, and encodings of encodings, are undone by `view` and
+//! `runs` and then looked at again.
+
+use super::index::{LITERAL_BYTES_MIN, Literal};
+use super::view::{self, Near};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
+/// The encoded form of a shorter secret may be too short a run to be decoded, so it is looked for as it is.
+const SHORT_BYTES: usize = 12;
+/// Base 58 is a division of the whole; nobody writes a longer value in it.
+const BASE58_BYTES_MAX: usize = 128;
+
+const ASCII85: u8 = b'!';
+const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+const BASE85: &[u8; 85] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
+
+pub(super) fn forms_of(value: &str) -> Vec<Literal> {
+    let text = |text: &str| Literal { bytes: text.to_ascii_lowercase().into(), exact: false, breaks: true };
+    let odd = |bytes: Vec<u8>, exact| Literal { bytes, exact, breaks: false };
+    let mut forms = Vec::new();
+    for written in [value.to_owned(), value.to_lowercase(), value.to_uppercase(), view::composed(value)] {
+        forms.extend([text(&written), text(&written.replace(' ', "+"))]);
+    }
+    // A value is often trimmed on its way. What seems to be an escape in it is undone together with real ones, and
+    // a backslash at its end then takes what follows.
+    forms.extend([value.trim(), value.trim_end_matches('\\')].map(text));
+    if let Some(undone) = view::unescaped(value.as_bytes(), &Near::new([value].into_iter())) {
+        forms.push(text(&String::from_utf8_lossy(&undone.bytes)));
+    }
+    // What is left must still be more than a word.
+    forms.retain(|form| form.bytes.len() >= super::VALUE_BYTES_MIN);
+
+    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    forms.push(text(&hex));
+    forms.extend(base64_forms(value.as_bytes()));
+    if value.len() < SHORT_BYTES {
+        forms.extend(base64_forms(STANDARD.encode(value).as_bytes()));
+        forms.extend(base64_forms(STANDARD_NO_PAD.encode(value).as_bytes()));
+        forms.push(odd(base32(value.as_bytes()), false));
+    }
+    forms.push(text(&value.chars().rev().collect::<String>()));
+    forms.push(odd(value.bytes().map(rotated).collect(), false));
+    forms.push(odd(base85(value.as_bytes(), |digit| ASCII85 + digit), true));
+    forms.push(odd(base85(value.as_bytes(), |digit| BASE85[digit as usize % 85]), true));
+    if value.len() <= BASE58_BYTES_MAX {
+        forms.push(odd(base58(value.as_bytes()), true));
+    }
+    // The longest first: one that is found hides those within it.
+    forms.sort_unstable_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms.retain(|form| form.bytes.len() >= LITERAL_BYTES_MIN);
+    forms
+}
+
+fn base64_forms(value: &[u8]) -> impl Iterator<Item = Literal> {
+    let form = |bytes: String| Literal { bytes: bytes.into_bytes(), exact: true, breaks: true };
+    let offsets = (0..3).flat_map(move |offset| {
+        [base64_inner(&STANDARD_NO_PAD, value, offset), base64_inner(&URL_SAFE_NO_PAD, value, offset)]
+    });
+    offsets.map(form)
+}
+
+/// Returns the Base64 characters that stand for `value` alone, where `offset` other bytes come before it.
+fn base64_inner(engine: &impl Engine, value: &[u8], offset: usize) -> String {
+    let bytes = [&[0; 2][..offset], value].concat();
+    let encoded = engine.encode(&bytes);
+    // The first characters mix in what comes before, the last one what comes after.
+    let skipped = [0, 2, 3][offset];
+    let kept_to = if bytes.len().is_multiple_of(3) { encoded.len() } else { encoded.len() - 1 };
+    encoded[skipped..kept_to].to_owned()
+}
+
+fn rotated(byte: u8) -> u8 {
+    let byte = byte.to_ascii_lowercase();
+    if byte.is_ascii_lowercase() { (byte - b'a' + 13) % 26 + b'a' } else { byte }
+}
+
+/// Returns the value in base 32, without a last character that also depends on what follows.
+fn base32(value: &[u8]) -> Vec<u8> {
+    let bit = |at: usize| value[at / 8] >> (7 - at % 8) & 1;
+    let digit = |number: usize| (0..5).fold(0, |digit, at| digit << 1 | bit(number * 5 + at));
+    (0..value.len() * 8 / 5)
+        .map(|number| b"abcdefghijklmnopqrstuvwxyz234567"[digit(number) as usize])
+        .collect()
+}
+
+/// Returns the whole groups of the value in base 85.
+fn base85(value: &[u8], character: impl Fn(u8) -> u8) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    for group in value.as_chunks::<4>().0 {
+        let number = u32::from_be_bytes(*group);
+        encoded.extend((0..5).rev().map(|place| character((number / 85_u32.pow(place) % 85) as u8)));
+    }
+    encoded
+}
+
+fn base58(value: &[u8]) -> Vec<u8> {
+    let mut digits: Vec<u8> = Vec::new();
+    for byte in value {
+        let mut carry = u32::from(*byte);
+        for digit in &mut digits {
+            carry += u32::from(*digit) << 8;
+            (*digit, carry) = ((carry % 58) as u8, carry / 58);
+        }
+        while carry > 0 {
+            digits.push((carry % 58) as u8);
+            carry /= 58;
+        }
+    }
+    digits.iter().rev().map(|digit| BASE58[*digit as usize]).collect()
+}

@@ -1,0 +1,368 @@
+//! Finds many literals at once, at the speed of reading.
+//!
+//! A text is read eight bytes at a time, and only every fourth position is looked up. Each literal is entered with the
+//! four grams that such a position can meet, so none is passed over; what the filter lets through is compared in
+//! full. An automaton over the same literals has to step through every byte, one after the other.
+//!
+//! The same reading marks where decoding may be worth while: long runs without spaces, and lists of numbers.
+
+use super::budget::{Budget, OverBudget};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A literal must be this long, or a looked-up position could miss it.
+pub(super) const LITERAL_BYTES_MIN: usize = WINDOW;
+/// Bytes of a gram; also the distance between the positions that are looked up.
+const GRAM: usize = 4;
+/// The part of a literal whose grams are entered: one of any four consecutive positions starts a gram inside it.
+const WINDOW: usize = 2 * GRAM - 1;
+/// The filter has this many bits: 32 KiB, so that it stays in the nearest cache.
+const FILTER_BITS_LOG2: u32 = 18;
+const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG2 - 6);
+
+/// A shorter run cannot hold an encoded secret that is not looked for as a literal, nor a token.
+pub(super) const RUN_BYTES_MIN: usize = 20;
+/// A line of an encoded text that was wrapped; shorter lines are not joined.
+pub(super) const WRAPPED_LINE_BYTES_MIN: usize = 40;
+/// How much space may stand between two lines of one run, or inside a literal that was wrapped.
+const GAP_BYTES_MAX: usize = 16;
+/// Eight numbers make the shortest secret; with separators they take at least this much.
+const LIST_BYTES_MIN: usize = 15;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// One way in which a secret can be written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Literal {
+    pub(super) bytes: Vec<u8>,
+    /// Whether the case of ASCII letters counts.
+    pub(super) exact: bool,
+    /// Whether it is also looked for with its first line broken.
+    pub(super) breaks: bool,
+}
+
+/// Where something was found, and under which label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) label: u32,
+}
+
+/// What one reading of a text found.
+#[derive(Default)]
+pub(super) struct Sweep {
+    pub(super) hits: Vec<Hit>,
+    /// Where characters stand together that could be a token or something encoded.
+    pub(super) runs: Vec<(usize, usize)>,
+    /// Where nothing but numbers stands.
+    pub(super) lists: Vec<(usize, usize)>,
+    pub(super) ascii: bool,
+}
+
+pub(super) struct Index {
+    filter: Box<[u64; FILTER_WORDS]>,
+    anchors: HashMap<u32, Vec<Anchor>, BuildHasherDefault<GramHasher>>,
+    literals: Vec<(Literal, u32)>,
+}
+
+/// A gram of a literal.
+#[derive(Clone, Copy)]
+struct Anchor {
+    literal: u32,
+    at: u32,
+    /// Where the window begins that the gram belongs to.
+    window: u32,
+}
+
+impl Index {
+    pub(super) fn new(literals: Vec<(Literal, u32)>) -> Index {
+        let mut index =
+            Index { filter: Box::new([0; FILTER_WORDS]), anchors: HashMap::default(), literals: Vec::new() };
+        for (number, (literal, _)) in literals.iter().enumerate() {
+            // Of two windows of a literal that was broken into lines, one is still whole.
+            for window in [0, WINDOW].into_iter().take(1 + usize::from(literal.breaks)) {
+                let Some(bytes) = literal.bytes.get(window..window + WINDOW) else { continue };
+                for (at, gram) in bytes.windows(GRAM).enumerate() {
+                    let gram = fold(u32::from_le_bytes([gram[0], gram[1], gram[2], gram[3]]));
+                    let (word, bit) = slot(gram);
+                    index.filter[word] |= bit;
+                    let (literal, at, window) = (narrow(number), narrow(window + at), narrow(window));
+                    index.anchors.entry(gram).or_default().push(Anchor { literal, at, window });
+                }
+            }
+        }
+        index.literals = literals;
+        index
+    }
+
+    pub(super) fn sweep(&self, text: &[u8], budget: &mut Budget) -> Result<Sweep, OverBudget> {
+        let mut sweep = Sweep::default();
+        let (mut run_end, mut list_end, mut high) = (0, 0, 0);
+        // Nothing stands before the first block, so nothing keeps a run from beginning there.
+        let mut spaces_before = 0;
+        let (blocks, rest) = text.as_chunks::<8>();
+        for (number, block) in blocks.iter().enumerate() {
+            let bytes = u64::from_le_bytes(*block);
+            high |= bytes;
+            let folded = bytes | (0x20 * ONES);
+            let (low, top) = (folded as u32, (folded >> 32) as u32);
+            let (in_low, in_top) = (self.may_begin(low), self.may_begin(top));
+            if in_low | in_top {
+                if in_low {
+                    self.compare(text, number * 8, low, &mut sweep.hits, budget)?;
+                }
+                if in_top {
+                    self.compare(text, number * 8 + GRAM, top, &mut sweep.hits, budget)?;
+                }
+            }
+            let spaces = spaces_in(bytes);
+            if spaces | (spaces_before & LAST_OF_RUN) == 0
+                && number * 8 >= run_end
+                && blocks
+                    .get(number + 1)
+                    .is_none_or(|next| spaces_in(u64::from_le_bytes(*next)) & FIRST_OF_RUN == 0)
+            {
+                let (start, end) = run_around(text, number * 8);
+                run_end = end;
+                if end - start >= RUN_BYTES_MIN {
+                    sweep.runs.push((start, end));
+                }
+            }
+            spaces_before = spaces;
+            if may_be_numbers(bytes) && number * 8 >= list_end {
+                let (start, end) = around(text, number * 8, LIST);
+                list_end = end;
+                if end - start >= LIST_BYTES_MIN {
+                    sweep.lists.push((start, end));
+                }
+            }
+        }
+        if let [a, b, c, d, ..] = *rest {
+            let gram = fold(u32::from_le_bytes([a, b, c, d]));
+            if self.may_begin(gram) {
+                self.compare(text, blocks.len() * 8, gram, &mut sweep.hits, budget)?;
+            }
+        }
+        sweep.ascii = high & HIGHS == 0 && rest.is_ascii();
+        Ok(sweep)
+    }
+
+    #[inline]
+    fn may_begin(&self, gram: u32) -> bool {
+        let (word, bit) = slot(gram);
+        self.filter[word] & bit != 0
+    }
+
+    /// Compares every literal that has `gram`, which stands in the text at `at`.
+    #[inline(never)]
+    fn compare(
+        &self,
+        text: &[u8],
+        at: usize,
+        gram: u32,
+        hits: &mut Vec<Hit>,
+        budget: &mut Budget,
+    ) -> Result<(), OverBudget> {
+        let Some(anchors) = self.anchors.get(&gram) else { return Ok(()) };
+        let mut last = None;
+        for anchor in anchors {
+            let Some((literal, label)) = self.literals.get(anchor.literal as usize) else { continue };
+            // A literal with a repeated gram meets itself here more than once.
+            if last == Some(anchor.literal) {
+                continue;
+            }
+            if hits.last().is_some_and(|hit| hit.label == *label && hit.start <= at && at + GRAM <= hit.end) {
+                continue;
+            }
+            let found = literal.at(text, at, anchor.at as usize, budget)?;
+            let found = match found {
+                None => literal.spread_at(text, at, anchor, budget)?,
+                found => found,
+            };
+            if let Some((start, end)) = found {
+                last = Some(anchor.literal);
+                hits.push(Hit { start, end, label: *label });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Literal {
+    fn same(&self, ours: u8, theirs: u8) -> bool {
+        if self.exact { ours == theirs } else { ours.eq_ignore_ascii_case(&theirs) }
+    }
+
+    /// Returns where the literal stands, if its byte `offset` is the one at `at` of the text.
+    fn at(
+        &self,
+        text: &[u8],
+        at: usize,
+        offset: usize,
+        budget: &mut Budget,
+    ) -> Result<Option<(usize, usize)>, OverBudget> {
+        let Some(start) = at.checked_sub(offset) else { return Ok(None) };
+        let Some(there) = text.get(start..start + self.bytes.len()) else { return Ok(None) };
+        let equal = self.bytes.iter().zip(there).take_while(|(a, b)| self.same(**a, **b)).count();
+        budget.compare(equal + 1)?;
+        Ok((equal == self.bytes.len()).then_some((start, start + equal)))
+    }
+
+    /// Returns where the literal stands with space in it that is not its own, or without its own.
+    fn spread_at(
+        &self,
+        text: &[u8],
+        at: usize,
+        anchor: &Anchor,
+        budget: &mut Budget,
+    ) -> Result<Option<(usize, usize)>, OverBudget> {
+        let window = anchor.window as usize;
+        let Some(start) = at.checked_sub(anchor.at as usize - window) else { return Ok(None) };
+        let whole = text.get(start..start + WINDOW).is_some_and(|there| {
+            self.bytes[window..].iter().zip(there).all(|(ours, theirs)| self.same(*ours, *theirs))
+        });
+        if !whole {
+            return Ok(None);
+        }
+        let after = self.walk(self.bytes[window..].iter(), text[start..].iter(), budget)?;
+        let before = self.walk(self.bytes[..window].iter().rev(), text[..start].iter().rev(), budget)?;
+        Ok(before.zip(after).map(|(before, after)| (start - before, start + after)))
+    }
+
+    /// Returns how much of the text it takes to read all of `ours`.
+    fn walk<'b>(
+        &self,
+        mut ours: impl Iterator<Item = &'b u8>,
+        theirs: impl Iterator<Item = &'b u8>,
+        budget: &mut Budget,
+    ) -> Result<Option<usize>, OverBudget> {
+        let (mut wanted, mut gap, mut read) = (ours.next(), 0, 0);
+        for byte in theirs {
+            while wanted.is_some_and(|w| w.is_ascii_whitespace() && !self.same(*w, *byte))
+                && !byte.is_ascii_whitespace()
+            {
+                wanted = ours.next();
+            }
+            let Some(byte_wanted) = wanted else { break };
+            read += 1;
+            if self.same(*byte_wanted, *byte) {
+                (wanted, gap) = (ours.next(), 0);
+            } else if byte.is_ascii_whitespace() && gap < GAP_BYTES_MAX {
+                gap += 1;
+            } else {
+                break;
+            }
+            if wanted.is_none() {
+                break;
+            }
+        }
+        budget.compare(read + 1)?;
+        let rest_is_space = wanted.is_none_or(u8::is_ascii_whitespace) && ours.all(u8::is_ascii_whitespace);
+        Ok(rest_is_space.then_some(read))
+    }
+}
+
+fn fold(gram: u32) -> u32 {
+    gram | 0x2020_2020
+}
+
+#[inline]
+fn slot(gram: u32) -> (usize, u64) {
+    let hash = gram.wrapping_mul(0x9E37_79B1) >> (32 - FILTER_BITS_LOG2);
+    ((hash >> 6) as usize, 1 << (hash & 63))
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Grams are spread by one multiplication; they are not chosen by an attacker.
+#[derive(Default)]
+struct GramHasher(u64);
+
+impl Hasher for GramHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    }
+}
+
+/// Returns the high bit of each of eight bytes that is a space or a control character.
+#[inline]
+fn spaces_in(bytes: u64) -> u64 {
+    bytes.wrapping_sub(0x21 * ONES) & !bytes & HIGHS
+}
+
+/// Of a run around a block of eight, fewer than eight bytes stand on one side, so at least five on the other: the
+/// last bytes of the block before, and the first of the block after.
+const LAST_OF_RUN: u64 = HIGHS << (8 * (8 - RUN_SIDE));
+const FIRST_OF_RUN: u64 = HIGHS >> (8 * (8 - RUN_SIDE));
+const RUN_SIDE: usize = RUN_BYTES_MIN - 8 - 7;
+
+/// Whether no letter above `f` is among eight bytes, and what may be a digit is.
+#[inline]
+fn may_be_numbers(bytes: u64) -> bool {
+    (((bytes & !HIGHS) + 0x19 * ONES) | bytes) & HIGHS == 0 && bytes & (0x10 * ONES) != 0
+}
+
+const BASE64: u8 = 1;
+const RUN: u8 = 2;
+const LIST: u8 = 4;
+
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        if b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_') {
+            classes[byte] |= BASE64;
+        }
+        if classes[byte] != 0 || matches!(b, b'=' | b'.' | b':' | b'~') {
+            classes[byte] |= RUN;
+        }
+        if b.is_ascii_hexdigit() || matches!(b, b'x' | b'X' | b',' | b':' | b';' | b'-' | b'|' | b'"' | b'\'')
+        {
+            classes[byte] |= LIST;
+        }
+        if b.is_ascii_whitespace() || matches!(b, b'[' | b']' | b'(' | b')' | b'{' | b'}') {
+            classes[byte] |= LIST;
+        }
+        byte += 1;
+    }
+    classes
+};
+
+pub(super) fn is_base64(byte: u8) -> bool {
+    CLASSES[byte as usize] & BASE64 != 0
+}
+
+/// Returns the range around `at` in which every byte is of the class; empty, if the one at `at` is not.
+fn around(text: &[u8], at: usize, class: u8) -> (usize, usize) {
+    let fits = |byte: &&u8| CLASSES[**byte as usize] & class != 0;
+    let after = text[at..].iter().take_while(fits).count();
+    let before = if after == 0 { 0 } else { text[..at].iter().rev().take_while(fits).count() };
+    (at - before, at + after)
+}
+
+/// Returns the run around `at`, with the lines that follow it if it was wrapped.
+#[inline(never)]
+fn run_around(text: &[u8], at: usize) -> (usize, usize) {
+    let (start, mut end) = around(text, at, RUN);
+    let mut line = start;
+    while end - line >= WRAPPED_LINE_BYTES_MIN {
+        let gap = text[end..].iter().take(GAP_BYTES_MAX).take_while(|b| b.is_ascii_whitespace()).count();
+        let next = around(text, (end + gap).min(text.len()), RUN).1;
+        if !text[end..end + gap].contains(&b'\n') || next == end + gap {
+            break;
+        }
+        (line, end) = (end + gap, next);
+    }
+    (start, end)
+}

@@ -1,0 +1,198 @@
+//! Looks through a text, and through what it may mean, for what must not leave.
+
+use super::budget::{Budget, OverBudget};
+use super::forms::forms_of;
+use super::index::{Hit, Index, Literal};
+use super::view::{self, Near, View};
+use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
+use portcullis_core::Secret;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// How often what was decoded is decoded again.
+const DEPTH_MAX: usize = 3;
+/// A shorter view holds neither a secret nor a token.
+const VIEW_BYTES_MIN: usize = VALUE_BYTES_MIN;
+
+pub(super) const WITHHELD: &str = "[WITHHELD: it costs too much to check it for secrets]";
+
+/// Everything that is known of what must not leave.
+pub(super) struct Masks {
+    index: Index,
+    /// What stands in place of each kind: first the shapes, then the secrets.
+    labels: Vec<String>,
+    near: Near,
+    /// How many bytes the longest secret has.
+    pub(super) value_bytes_max: usize,
+}
+
+impl Masks {
+    pub(super) fn new(secrets: &[(String, Secret<String>)]) -> Result<Masks, RedactError> {
+        if secrets.len() > SECRETS_MAX {
+            return Err(RedactError::TooMany { count: secrets.len() });
+        }
+        let label = |name: &str| format!("[REDACTED:{name}]");
+        let mut labels: Vec<String> = shapes::SHAPES.iter().map(|shape| label(shape.name)).collect();
+        labels.extend(shapes::UNPREFIXED.map(label));
+        let mark =
+            |mark: &[u8]| (Literal { bytes: mark.to_vec(), exact: false, breaks: false }, PRIVATE_KEY_MARK);
+        let mut literals: Vec<_> = shapes::PRIVATE_KEY_MARKS.map(mark).into();
+        for (name, value) in secrets {
+            let value = value.expose();
+            // The name is written into JSON that is already escaped.
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if name.is_empty() || !name.chars().all(fits) {
+                return Err(RedactError::BadName { name: portcullis_core::json::printable(name) });
+            }
+            if value.len() < VALUE_BYTES_MIN {
+                return Err(RedactError::TooShort { name: name.clone(), bytes: value.len() });
+            }
+            let number = u32::try_from(labels.len()).unwrap_or(u32::MAX);
+            literals.extend(forms_of(value).into_iter().map(|form| (form, number)));
+            labels.push(label(name));
+        }
+        let value_bytes_max = secrets.iter().map(|(_, value)| value.expose().len()).max().unwrap_or_default();
+        let near = Near::new(secrets.iter().map(|(_, value)| value.expose().as_str()));
+        Ok(Masks { index: Index::new(literals), labels, near, value_bytes_max })
+    }
+
+    pub(super) fn label(&self, hit: Hit) -> &str {
+        self.labels.get(hit.label as usize).map_or("[REDACTED]", |label| label)
+    }
+}
+
+/// One look at something that leaves, with what may be spent on it.
+pub(super) struct Scan<'m> {
+    pub(super) masks: &'m Masks,
+    pub(super) shapes: TokenShapes,
+    pub(super) budget: Budget,
+}
+
+impl Scan<'_> {
+    /// Returns the text without secrets; the same text, if there are none.
+    pub(super) fn scrub<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
+        match self.regions(text.as_bytes()) {
+            Ok(regions) if regions.is_empty() => Cow::Borrowed(text),
+            Ok(regions) => {
+                let (mut scrubbed, mut copied) = (String::new(), 0);
+                for hit in regions {
+                    let start = text.floor_char_boundary(hit.start).max(copied);
+                    scrubbed.push_str(&text[copied..start]);
+                    scrubbed.push_str(self.masks.label(hit));
+                    copied = text.ceil_char_boundary(hit.end);
+                }
+                scrubbed.push_str(&text[copied..]);
+                Cow::Owned(scrubbed)
+            }
+            Err(OverBudget) => Cow::Owned(WITHHELD.to_owned()),
+        }
+    }
+
+    pub(super) fn is_clean(&mut self, text: &str) -> bool {
+        self.regions(text.as_bytes()).is_ok_and(|regions| regions.is_empty())
+    }
+
+    pub(super) fn scrub_in_place(&mut self, text: &mut String) {
+        if let Cow::Owned(scrubbed) = self.scrub(text) {
+            *text = scrubbed;
+        }
+    }
+
+    pub(super) fn scrub_value(&mut self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.scrub_in_place(text),
+            // The codes of characters, one by one.
+            Value::Array(items) if items.len() >= VALUE_BYTES_MIN && items.iter().all(Value::is_u64) => {
+                if let Cow::Owned(scrubbed) = self.scrub(&value.to_string()) {
+                    *value = Value::String(scrubbed);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.scrub_value(item)),
+            // An object is rebuilt only where a key changes.
+            Value::Object(object) if object.keys().all(|key| self.is_clean(key)) => {
+                object.values_mut().for_each(|value| self.scrub_value(value));
+            }
+            Value::Object(object) => {
+                for (key, mut value) in std::mem::take(object) {
+                    self.scrub_value(&mut value);
+                    object.insert(self.scrub(&key).into_owned(), value);
+                }
+            }
+            // A secret of digits can be sent as a number.
+            Value::Number(number) => {
+                if let Cow::Owned(scrubbed) = self.scrub(&number.to_string()) {
+                    *value = Value::String(scrubbed);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Returns what must be masked, in order and apart from each other.
+    pub(super) fn regions(&mut self, text: &[u8]) -> Result<Vec<Hit>, OverBudget> {
+        self.budget.admit(text.len())?;
+        let mut hits = self.look(text, 0, None)?;
+        if hits.len() > 1 {
+            // Where several begin, the longest is named.
+            hits.sort_unstable_by_key(|hit| (hit.start, std::cmp::Reverse(hit.end)));
+            hits.dedup_by(|next, kept| {
+                let within = next.start < kept.end;
+                if within {
+                    kept.end = kept.end.max(next.end);
+                }
+                within
+            });
+        }
+        Ok(hits)
+    }
+
+    fn look(&mut self, text: &[u8], depth: usize, from: Option<&View>) -> Result<Vec<Hit>, OverBudget> {
+        let sweep = self.masks.index.sweep(text, &mut self.budget)?;
+        let mut hits = sweep.hits;
+        if hits.iter().any(|hit| hit.label == PRIVATE_KEY_MARK) {
+            hits.retain(|hit| hit.label != PRIVATE_KEY_MARK);
+            if self.shapes == TokenShapes::Mask {
+                shapes::private_keys(text, &mut hits, &mut self.budget)?;
+            }
+        }
+        for (start, end) in &sweep.runs {
+            shapes::find(text, *start, *end, self.shapes, &mut hits, &mut self.budget)?;
+        }
+        if depth == DEPTH_MAX {
+            return Ok(hits);
+        }
+        let near = &self.masks.near;
+        let mut again = |view: View| {
+            if view.bytes.len() < VIEW_BYTES_MIN {
+                return Ok(());
+            }
+            self.budget.decode(view.bytes.len())?;
+            let inner = self.look(&view.bytes, depth + 1, Some(&view))?;
+            hits.extend(inner.into_iter().map(|hit| {
+                let (start, end) = view.source_of(hit.start, hit.end);
+                Hit { start, end, ..hit }
+            }));
+            Ok(())
+        };
+        if let Some(view) = view::unescaped(text, near) {
+            again(view)?;
+        }
+        if !sweep.ascii
+            && let Some(view) = view::shown(text)
+        {
+            again(view)?;
+        }
+        // What stands in the source as it does here was decoded there.
+        let is_new = |range: &(usize, usize)| from.is_none_or(|view| !view.is_copied(range.0, range.1));
+        for (start, end) in sweep.runs.into_iter().filter(is_new) {
+            runs::decoded(text, start, end, &mut again)?;
+        }
+        for (start, end) in sweep.lists.into_iter().filter(is_new) {
+            runs::listed(text, start, end, &mut again)?;
+        }
+        Ok(hits)
+    }
+}
+
+/// Stands for no label.
+const PRIVATE_KEY_MARK: u32 = u32::MAX;
