@@ -9,8 +9,8 @@ use portcullis_core::{
 };
 use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
 use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::identity::Directory;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
 use portcullis_wire::era::ServerFace;

@@ -226,7 +226,7 @@ fn stamp(clock: &dyn Clock) -> String {
 
 /// Covers everything that looks like one of our tokens but its first characters.
 fn cover_tokens(text: &str) -> String {
-    use portcullis_server::identity::TOKEN_PREFIX;
+    use portcullis_store::clients::TOKEN_PREFIX;
     let mut covered = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(TOKEN_PREFIX) {

@@ -1,4 +1,4 @@
-//! The server side of MCP: transports, sessions, identity.
+//! The server side of MCP: transports and sessions.
 //!
 //! A transport reads frames and knows who sent them. `dispatch` turns a message into a call for the
 //! gate, or answers it from what the hub is. `session` is what a client of the older protocol
@@ -8,7 +8,6 @@ mod announce;
 mod dispatch;
 pub mod http;
 mod hub;
-pub mod identity;
 pub mod line;
 pub mod local;
 mod paging;

@@ -1,5 +1,10 @@
 //! State that outlives a process.
 //!
-//! So far that is the secret store. Clients are kept by `server::identity`, the record of calls by `guard::audit`.
+//! Clients and secrets, each in one file of its own that the hub and the command line share. The record of calls is
+//! kept by `guard::audit`.
 
+pub mod clients;
+mod kept;
 pub mod secrets;
+
+pub use kept::FileError;

@@ -7,7 +7,6 @@
 
 mod cipher;
 mod contents;
-mod file;
 mod grant;
 mod key;
 mod keyring;
@@ -15,10 +14,10 @@ mod keyring;
 pub use grant::{Grant, SecretRef, is_secret_name};
 pub use key::{KeySource, Lock};
 
+use crate::kept::{Closed, FileError, KeptFile, Stamp};
 use arc_swap::ArcSwap;
 use cipher::{Derivation, Header, SourceId};
 use contents::Record;
-use file::{Folder, Stamp};
 use jiff::Timestamp;
 use key::{Make, MasterKey};
 use portcullis_core::{Clock, Secret};
@@ -29,6 +28,8 @@ use zeroize::Zeroizing;
 
 /// The name of the file within its folder.
 pub const FILE_NAME: &str = "secrets.pcs";
+/// A thousand ordinary secrets are 200 KB; a hundred of the largest size fit too.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// A shorter value stands in ordinary text by chance. Masking it would spoil replies, not masking it would leak it.
 pub const VALUE_BYTES_MIN: usize = 8;
 /// Larger than any key or certificate chain in use.
@@ -75,13 +76,8 @@ pub enum SecretError {
     Cipher,
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
-    #[error("cannot {doing} `{path}`: {source}")]
-    Io {
-        doing: &'static str,
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 /// What there is to tell about a secret. Never holds its value.
@@ -96,7 +92,7 @@ pub struct SecretInfo {
 
 /// The secrets of one hub.
 pub struct SecretStore {
-    folder: Folder,
+    file: KeptFile,
     source: KeySource,
     clock: Arc<dyn Clock>,
     seen: ArcSwap<Seen>,
@@ -139,9 +135,13 @@ impl From<Fault> for SecretError {
     }
 }
 
+fn in_folder(dir: &Path) -> KeptFile {
+    KeptFile::new(dir, FILE_NAME, FILE_BYTES_MAX, Closed::ToReading)
+}
+
 /// Returns what kind of key the store in the folder `dir` needs. Needs none itself.
 pub fn lock_of(dir: &Path) -> Lock {
-    let Ok(Some(bytes)) = Folder::new(dir).read().bytes else { return Lock::None };
+    let Ok(Some(bytes)) = in_folder(dir).read().bytes else { return Lock::None };
     match Header::parse(&bytes) {
         Err(_) => Lock::None,
         Ok(Header { source: SourceId::Passphrase, .. }) => Lock::Passphrase,
@@ -158,7 +158,7 @@ impl SecretStore {
         let nothing =
             Seen { generation: 0, stamp: None, key_stamp: None, _file: None, known: Ok(Vec::new()) };
         let store = SecretStore {
-            folder: Folder::new(dir),
+            file: in_folder(dir),
             source,
             clock,
             seen: ArcSwap::from_pointee(nothing),
@@ -270,7 +270,7 @@ impl SecretStore {
     /// Returns whether the file changed since it was last read. Costs one `stat`, and one more while it is locked.
     pub fn is_stale(&self) -> bool {
         let seen = self.seen.load();
-        seen.stamp != self.folder.stamp()
+        seen.stamp != self.file.stamp()
             || matches!(seen.known, Err(Fault::Locked(_))) && seen.key_stamp != self.source.stamp()
     }
 
@@ -314,8 +314,8 @@ impl SecretStore {
         let before = self.seen.load();
         // Before the key is read: one that is put in place meanwhile is seen the next time.
         let key_stamp = self.source.stamp();
-        let found = self.folder.read();
-        let known = found.bytes.and_then(|bytes| match bytes {
+        let found = self.file.read();
+        let known = found.bytes.map_err(SecretError::Damaged).and_then(|bytes| match bytes {
             Some(bytes) => Ok(self.unlock(&bytes)?.1),
             // A change never leaves a moment without a file, so this was someone else. What was known goes on
             // being masked.
@@ -339,9 +339,9 @@ impl SecretStore {
         make: Make,
         change: impl FnOnce(&mut Vec<Record>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        let _lock = self.folder.lock()?;
+        let lock = self.file.lock()?;
         // A file that cannot be read is not overwritten: a person may still have its key, or be able to mend it.
-        let existing = self.folder.read().bytes?;
+        let existing = self.file.read().bytes.map_err(SecretError::Damaged)?;
         let existing = existing.map(|bytes| self.unlock(&bytes)).transpose()?;
         let (master, derivation, mut records) = match existing {
             Some(((master, derivation), records)) => (master, derivation, records),
@@ -356,10 +356,10 @@ impl SecretStore {
         let source = self.source.id().ok_or(SecretError::Cipher)?;
         let header = Header::new(source, &master, derivation);
         let sealed = cipher::seal(&header, &master, contents::encode(&records)?)?;
-        if sealed.len() as u64 > file::FILE_BYTES_MAX {
+        if sealed.len() as u64 > self.file.bytes_max() {
             return Err(SecretError::Full);
         }
-        self.folder.replace(&sealed)?;
+        lock.replace(&sealed)?;
         Ok(done)
     }
 

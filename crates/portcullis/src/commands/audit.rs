@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{Clock, Pattern, SystemClock};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::{self, Fault, VerifyError};
-use portcullis_server::identity::parse_duration;
+use portcullis_store::clients::parse_duration;
 use serde::Deserialize;
 use serde_json::json;
 use std::io::Write;

@@ -8,7 +8,7 @@ use crate::install::{ClientApp, Endpoint, Places, Platform, Transport};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::{EffectSet, Secret, SystemClock};
-use portcullis_server::identity::{ClientInfo, Directory, IdentityError, NewClient, parse_duration};
+use portcullis_store::clients::{ClientInfo, Directory, IdentityError, NewClient, parse_duration};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;

@@ -9,9 +9,10 @@ use crate::install::{ClientApp, Endpoint, Transport};
 use crate::{logging, print, reload};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::{EffectSet, Secret};
-use portcullis_server::identity::NewClient;
+use portcullis_server::http;
 use portcullis_server::local::{self, Claim};
-use portcullis_server::{http, identity};
+use portcullis_store::clients;
+use portcullis_store::clients::NewClient;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -127,7 +128,7 @@ fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
     match composed.identity.add(new) {
         Ok((_, token)) => Ok(Some(token)),
         // Another process was faster; its token was shown there.
-        Err(identity::IdentityError::Taken(_)) => Ok(None),
+        Err(clients::IdentityError::Taken(_)) => Ok(None),
         Err(error) => Err(error).context("the first client"),
     }
 }

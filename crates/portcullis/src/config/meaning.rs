@@ -74,7 +74,7 @@ impl Checks<'_> {
     }
 
     fn stdio(&mut self, stdio: &written::Stdio) -> Stdio {
-        if !portcullis_server::identity::is_client_name(&stdio.client) {
+        if !portcullis_store::clients::is_client_name(&stdio.client) {
             let expected = "a name of a-z, 0-9, `-` and `_`, 1 to 64 characters";
             self.unexpected("/stdio/client", &stdio.client, expected);
         }

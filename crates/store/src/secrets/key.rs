@@ -3,8 +3,8 @@
 //! The key never lies with what it locks: a copy of the data folder alone, in a backup for instance, opens nothing.
 
 use super::cipher::{Derivation, SALT_BYTES, SourceId};
-use super::file::{self, Stamp};
 use super::{FILE_NAME, SecretError, keyring};
+use crate::kept::{FileError, Stamp};
 use portcullis_core::Secret;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -317,7 +317,7 @@ fn refuse_inside(path: &Path, place: &Path, data: &[PathBuf]) -> Result<(), Secr
 
 /// Makes a key file, unless another process is faster; then that one's is as good.
 fn make_key_file(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
-    let failed = |e: io::Error| file::io_error("make", path, e);
+    let failed = |e: io::Error| SecretError::from(FileError::new("make", path, e));
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(SecretError::Locked(format!("`{}` is not a path for a key", path.display())));
     };

@@ -12,15 +12,14 @@ mod token;
 pub use duration::{DurationError, parse_duration};
 pub use token::TOKEN_PREFIX;
 
-use arc_swap::ArcSwap;
-use file::{Record, Stamp, Store};
+use crate::kept::{FileError, Live};
+use file::Record;
 use jiff::Timestamp;
 use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret};
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use token::Digest;
 
@@ -57,13 +56,8 @@ pub enum IdentityError {
     Corrupt(String),
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
-    #[error("cannot {doing} `{path}`: {source}")]
-    Io {
-        doing: &'static str,
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 /// What a new client is to be.
@@ -99,19 +93,8 @@ impl ClientInfo {
 
 /// The clients of one hub.
 pub struct Directory {
-    store: Store,
+    live: Live<Known>,
     clock: Arc<dyn Clock>,
-    seen: ArcSwap<Seen>,
-    /// Held while the file is read again, so that a burst of requests reads it once.
-    reading: Mutex<()>,
-}
-
-/// The file as it was last read.
-struct Seen {
-    stamp: Option<Stamp>,
-    /// Kept open, so that the file's number cannot be given to its successor and hide a change.
-    _file: Option<File>,
-    known: Result<Known, String>,
 }
 
 #[derive(Default)]
@@ -129,9 +112,10 @@ impl Directory {
     ///
     /// A damaged file is not an error here: nobody is let in, and [`Directory::health`] says why.
     pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Directory, IdentityError> {
-        let store = Store::open(dir)?;
-        let seen = ArcSwap::from_pointee(Seen::read(&store));
-        Ok(Directory { store, clock, seen, reading: Mutex::new(()) })
+        let file = file::in_folder(dir);
+        file.make_folder()?;
+        let live = Live::new(file, |bytes| Known::of(&file::parse(bytes)?));
+        Ok(Directory { live, clock })
     }
 
     /// Returns the client that a token belongs to; `None` for every token that is not good now.
@@ -139,7 +123,7 @@ impl Directory {
     /// Costs one `stat` and one hash.
     pub fn authenticate(&self, token: &str) -> Option<Arc<Client>> {
         let digest = token::digest_of(token)?;
-        let seen = self.current();
+        let seen = self.live.current();
         let entry = seen.known.as_ref().ok()?.by_digest.get(&digest)?;
         let alive = entry.expires.is_none_or(|expires| since_epoch(&*self.clock) < expires.as_duration());
         alive.then(|| Arc::clone(&entry.client))
@@ -147,7 +131,7 @@ impl Directory {
 
     /// Returns why nobody can be let in, if so.
     pub fn health(&self) -> Result<(), String> {
-        self.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.live.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     /// Makes a client and its token. The token is not kept anywhere: this is the only time it is seen.
@@ -173,7 +157,7 @@ impl Directory {
             created,
             expires,
         };
-        self.store.change(|clients| {
+        file::change(&self.live.file, |clients| {
             if clients.iter().any(|client| client.name == info.name) {
                 return Err(IdentityError::Taken(info.name.clone()));
             }
@@ -188,7 +172,7 @@ impl Directory {
 
     /// Takes a client's token back, for good.
     pub fn revoke(&self, name: &str) -> Result<ClientInfo, IdentityError> {
-        self.store.change(|clients| {
+        file::change(&self.live.file, |clients| {
             let place = clients.iter().position(|client| client.name == name);
             let place = place.ok_or_else(|| IdentityError::Unknown(name.to_owned()))?;
             clients.remove(place).info().map_err(IdentityError::Corrupt)
@@ -197,41 +181,19 @@ impl Directory {
 
     /// Returns all clients in the order in which they were made, expired ones too.
     pub fn list(&self) -> Result<Vec<ClientInfo>, IdentityError> {
-        let records = self.store.read().1.map_err(IdentityError::Corrupt)?;
+        let records = file::read(&self.live.file).map_err(IdentityError::Corrupt)?;
         Known::of(&records).map_err(IdentityError::Corrupt)?;
         records.iter().map(Record::info).collect::<Result<_, _>>().map_err(IdentityError::Corrupt)
     }
 
-    /// Returns whether no client was ever made, or all were revoked. A damaged file is not empty.
     /// Returns whether there is a list already, be it empty or damaged.
     pub fn has_been_used(&self) -> bool {
-        self.store.stamp().is_some()
+        self.live.file.stamp().is_some()
     }
 
+    /// Returns whether no client was ever made, or all were revoked. A damaged file is not empty.
     pub fn is_empty(&self) -> bool {
-        self.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
-    }
-
-    fn current(&self) -> arc_swap::Guard<Arc<Seen>> {
-        let seen = self.seen.load();
-        if seen.stamp == self.store.stamp() {
-            return seen;
-        }
-        // Nothing under this lock can leave half a change behind, so a poisoned one is as good as new.
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.seen.load().stamp != self.store.stamp() {
-            self.seen.store(Arc::new(Seen::read(&self.store)));
-        }
-        self.seen.load()
-    }
-}
-
-impl Seen {
-    fn read(store: &Store) -> Seen {
-        let (opened, records) = store.read();
-        let known = records.and_then(|records| Known::of(&records));
-        let (stamp, file) = opened.map_or((None, None), |(stamp, file)| (Some(stamp), file));
-        Seen { stamp, _file: file, known }
+        self.live.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
     }
 }
 
