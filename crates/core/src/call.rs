@@ -6,6 +6,7 @@ use crate::gate::Sight;
 use crate::json;
 use crate::pattern::Pattern;
 use crate::tool::ToolDef;
+use crate::waits::Waits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -196,6 +197,9 @@ impl Decision {
 #[derive(Debug, Default)]
 pub struct Trail {
     pub decision: OnceLock<Decision>,
+    /// Which approval let the call run, and whose it was.
+    pub approval: OnceLock<String>,
+    pub waits: Waits,
 }
 
 /// One call on the road.

@@ -149,6 +149,11 @@ pub trait Peer: Send + Sync {
         None
     }
 
+    /// Returns the session that the call belongs to, where the client has one. Whoever knows its id can use it.
+    fn session(&self) -> Option<&str> {
+        None
+    }
+
     /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
     fn let_go(&self) {}
 }

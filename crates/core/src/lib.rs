@@ -19,6 +19,7 @@ mod registry;
 pub mod root;
 mod secret;
 mod tool;
+mod waits;
 
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail,
@@ -46,6 +47,7 @@ pub use registry::{
 pub use root::Root;
 pub use secret::Secret;
 pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+pub use waits::{Waiting, Waits};
 
 /// What a call ends in.
 pub type Outcome = Result<Output, ToolError>;

@@ -3,6 +3,7 @@
 use crate::effect::{Effect, Reach};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -90,6 +91,7 @@ pub struct ToolDef {
     pub example: Option<Example>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: OnceLock<Box<RawValue>>,
+    digest: OnceLock<[u8; 32]>,
 }
 
 impl ToolDef {
@@ -108,6 +110,7 @@ impl ToolDef {
             example: Some(spec.example),
             check: OnceLock::new(),
             listing: OnceLock::new(),
+            digest: OnceLock::new(),
         }
     }
 
@@ -118,6 +121,27 @@ impl ToolDef {
     ) -> Result<&dyn ArgumentCheck, &str> {
         let compiled = self.check.get_or_init(|| compile(&self.input_schema));
         compiled.as_deref().map_err(String::as_str)
+    }
+
+    /// Returns a digest of everything that a person or a model goes by when they decide to use the tool.
+    pub fn digest(&self) -> [u8; 32] {
+        *self.digest.get_or_init(|| {
+            let mut hash = Sha256::new();
+            let schema = |schema: Option<&Value>| schema.map_or_else(String::new, Value::to_string);
+            for part in [
+                &self.name,
+                &self.title,
+                &self.description,
+                self.effect.as_str(),
+                self.reach.as_str(),
+                &schema(Some(&self.input_schema)),
+                &schema(self.output_schema.as_ref()),
+            ] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+            hash.finalize().into()
+        })
     }
 
     /// Returns the definition as the wire writes it, written at the first use.

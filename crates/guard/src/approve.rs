@@ -1,29 +1,62 @@
-//! Asks a person, where the decision is to ask.
+//! Has a person decide, where the decision is to ask.
 //!
-//! Deciding *whether* to ask is `authorize`'s job, not ours. The question goes to the person at the client, through
-//! the client; a client that cannot put it gets no action.
+//! Deciding *whether* to ask is `authorize`'s job, not ours. The question is written down first, so that it survives
+//! the hub and can be answered from anywhere: at the client if it can show a form, on the command line, or by whoever
+//! else holds the [`ApprovalDesk`]. The call waits a while for the first answer. Then it is told to come back; the
+//! same call, made again, runs as soon as there is a yes, and never twice on one.
 
+mod asked;
+mod desk;
+
+pub use desk::{ApprovalDesk, ApprovalTimes};
+
+use crate::redact::Redactor;
+use asked::asked;
 use portcullis_core::{
-    Ask, AskKind, BoxFuture, Call, Decision, ErrorKind, Layer, Next, Outcome, Reach, ToolError, json,
+    Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Next, Outcome, Peer,
+    Question, Reach, ToolError, json,
 };
+use portcullis_store::approvals::{Approval, Asked, Span, Standing, Verdict};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Under which key the answer is found.
-const QUESTION_KEY: &str = "portcullis_approval";
-/// How much of the arguments a person is shown. About a screen; more would push the question itself out of sight.
-const PREVIEW_CHARS_MAX: usize = 1_000;
+/// Answers are found under this and the id of the approval. A yes to an earlier question is therefore none to this one.
+const QUESTION_KEY: &str = "portcullis_approval_";
+/// How often a waiting client hears that its call still waits. Clients give up on calls they hear nothing of.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether another process decided, should nobody have told.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a form at a client may stay open. An answer that comes after the call has ended still counts.
+const FORM_OPEN_MAX: Duration = Duration::from_secs(15 * 60);
+/// How much of the arguments a form shows. About a screen; more would push the question itself out of sight.
+const FORM_CHARS_MAX: usize = 1_000;
 
 /// The layer.
-pub(crate) struct Approve;
+pub(crate) struct Approve {
+    desk: ApprovalDesk,
+    redactor: Redactor,
+}
+
+impl Approve {
+    pub(crate) fn new(desk: ApprovalDesk, redactor: Redactor) -> Approve {
+        Approve { desk, redactor }
+    }
+}
 
 impl Layer for Approve {
     fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match call.trail.decision.get() {
             Some(Decision::Allow { .. }) => next.run(call),
-            Some(Decision::Ask { .. }) => Box::pin(async move {
-                ask(&call).await?;
-                next.run(call).await
-            }),
+            Some(Decision::Ask { rule }) => {
+                let asked = asked(&call, rule, &self.redactor);
+                Box::pin(async move {
+                    self.settle(&call, Arc::new(asked?)).await?;
+                    next.run(call).await
+                })
+            }
             // Nobody decided, or nobody obeyed. Neither can happen in the stack as it is, and neither may act.
             Some(Decision::Deny { .. }) | None => {
                 Box::pin(async { Err(ToolError::internal("a call came to approval without being allowed")) })
@@ -32,67 +65,211 @@ impl Layer for Approve {
     }
 }
 
-async fn ask(call: &Call) -> Result<(), ToolError> {
-    if !call.ctx.peer.offers(AskKind::Elicit) {
-        return Err(needs_approval(call));
-    }
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "approve": { "type": "boolean", "title": "Approve", "description": "Whether the call may run" }
-        },
-        "required": ["approve"]
-    });
-    // A client that is asked by the result of this round gets its question as an error, and that passes as it is.
-    let answer = call.ctx.ask(QUESTION_KEY, Ask::elicit(&question(call), schema)).await?;
-    if is_approval(&answer) {
-        return Ok(());
-    }
-    let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
-    Err(ToolError::denied(format!("{kind} `{name}` was not approved")).hint(
-        "do not try the same call again unless the person asks for it; say what you wanted to do and why",
-    ))
-}
-
-fn is_approval(answer: &Value) -> bool {
-    answer.get("action").and_then(Value::as_str) == Some("accept")
-        && answer.pointer("/content/approve") == Some(&Value::Bool(true))
-}
-
-fn needs_approval(call: &Call) -> ToolError {
-    let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
-    ToolError::new(ErrorKind::NeedsApproval, format!("{kind} `{name}` needs approval by a person"))
-        .hint("use a client that offers elicitation, so that the person there can be asked")
-        .hint(format!("or let an administrator add an `allow` rule for `{name}` to portcullis.toml"))
-}
-
-fn question(call: &Call) -> String {
-    let client = json::printable(&call.caller.client.name);
-    let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
-    let effect = call.effect();
-    let reach = match call.tool().map_or(Reach::Local, |tool| tool.reach) {
-        Reach::Local => "",
-        Reach::Outside => ", reaches outside",
-    };
-    let preview = preview(call.arguments.raw().get());
-    format!("Client `{client}` wants to run {kind} `{name}` (effect: {effect}{reach}) with:\n{preview}")
-}
-
-/// Returns the arguments as a person can trust them: nothing hidden, and said so if there is more.
-fn preview(arguments: &str) -> String {
-    let mut shown = String::new();
-    let mut chars = arguments.chars();
-    for c in chars.by_ref().take(PREVIEW_CHARS_MAX) {
-        if c.is_control() || json::is_invisible(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
+impl Approve {
+    /// Returns once the call may run; an error says why it may not, or not yet.
+    async fn settle(&self, call: &Call, asked: Arc<Asked>) -> Result<(), ToolError> {
+        let mut changed = self.desk.changed();
+        let mut pending = match self.standing(call, &asked).await? {
+            Some(pending) => pending,
+            None => return Ok(()),
+        };
+        let _waiting = call.trail.waits.begin();
+        let began = Instant::now();
+        let until = began + self.desk.times().wait;
+        let mut form = Form::open(&self.desk, call, &pending);
+        loop {
+            // Whole seconds: at least five more each time, as a client expects of progress.
+            let waited = began.elapsed().as_secs_f64().floor();
+            call.ctx.progress(waited, None, Some(&waiting_text(&pending)));
+            let next_progress = Instant::now() + PROGRESS_EVERY;
+            loop {
+                tokio::select! {
+                    reply = form.answered() => if let Reply::Closed = reply? {
+                        return Err(come_back(call, &pending));
+                    },
+                    _ = changed.changed() => {}
+                    () = sleep(LOOK_EVERY) => {}
+                    () = sleep_until(until) => {
+                        form.leave_open();
+                        return Err(come_back(call, &pending));
+                    }
+                }
+                if !self.desk.is_pending(&pending.id) {
+                    match self.standing(call, &asked).await? {
+                        None => return Ok(()),
+                        // Another call took the yes, or the question expired: this is a new one.
+                        Some(new) if new.id != pending.id => {
+                            pending = new;
+                            form = Form::open(&self.desk, call, &pending);
+                        }
+                        Some(_) => {}
+                    }
+                }
+                if Instant::now() >= next_progress {
+                    break;
+                }
+            }
         }
     }
-    match chars.count() {
-        0 => shown,
-        more => format!("{shown}… and {more} characters more"),
+
+    /// Returns `None` if the call may run, and the open question if nobody has answered it.
+    async fn standing(&self, call: &Call, asked: &Arc<Asked>) -> Result<Option<Approval>, ToolError> {
+        match self.desk.ask(asked.clone()).await? {
+            Standing::Pending(approval) => Ok(Some(approval)),
+            Standing::Rejected(approval) => Err(rejected(call, &approval)),
+            Standing::Approved(approval) => {
+                let decided = approval.decided.as_ref();
+                let (by, span) = decided.map_or(("", None), |decided| (decided.by.as_str(), decided.span));
+                let note = format!("{} {} by {by}", approval.id, span.unwrap_or(Span::Once).as_str());
+                // Only one layer writes it, and only here.
+                let _ = call.trail.approval.set(note);
+                Ok(None)
+            }
+        }
     }
+}
+
+/// The form at the client, where it can show one.
+struct Form(Option<JoinHandle<Result<Reply, ToolError>>>);
+
+/// What came of a form.
+enum Reply {
+    /// It is at the desk, unless somebody else was faster.
+    Taken,
+    /// The person closed it without an answer.
+    Closed,
+    /// The client could not show it, or took too long. The person may be elsewhere.
+    None,
+}
+
+impl Form {
+    fn open(desk: &ApprovalDesk, call: &Call, pending: &Approval) -> Form {
+        if !call.ctx.peer.offers(AskKind::Elicit) {
+            return Form(None);
+        }
+        let Some(open) = desk.open_form(&pending.id) else { return Form(None) };
+        let (desk, peer, pending) = (desk.clone(), call.ctx.peer.clone(), pending.clone());
+        Form(Some(tokio::spawn(async move {
+            let _open = open;
+            tokio::select! {
+                put = timeout(FORM_OPEN_MAX, put(&desk, &*peer, &pending)) => put.unwrap_or(Ok(Reply::None)),
+                () = desk.decided(&pending.id) => Ok(Reply::Taken),
+            }
+        })))
+    }
+
+    /// Returns when the form is done with; never if there is none.
+    async fn answered(&mut self) -> Result<Reply, ToolError> {
+        let Some(form) = &mut self.0 else { return std::future::pending().await };
+        let answered = form.await;
+        self.0 = None;
+        answered.unwrap_or_else(|panic| Err(ToolError::internal(panic)))
+    }
+
+    /// Keeps the form open beyond the call.
+    fn leave_open(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Form {
+    fn drop(&mut self) {
+        // The caller went away, or the question was answered elsewhere.
+        if let Some(form) = &self.0 {
+            form.abort();
+        }
+    }
+}
+
+/// Puts the question to the client and takes its answer to the desk.
+async fn put(desk: &ApprovalDesk, peer: &dyn Peer, pending: &Approval) -> Result<Reply, ToolError> {
+    let key = format!("{QUESTION_KEY}{}", pending.id);
+    let questions = vec![Question { key: key.clone(), ask: Ask::elicit(&question(pending), form(pending)) }];
+    let verdict = match peer.ask(questions).await {
+        // A client that is asked by the result of this round gets its question as an error, and that passes as it is.
+        Err(next_round @ AskRefused::NextRound(_)) => return Err(next_round.into()),
+        // Whoever cannot be asked there can be asked elsewhere.
+        Err(AskRefused::NotOffered(_) | AskRefused::Failed(_)) => return Ok(Reply::None),
+        Ok(answers) => match answers.get(&key).and_then(verdict) {
+            Some(verdict) => verdict,
+            None => return Ok(Reply::Closed),
+        },
+    };
+    let by = format!("client `{}`", pending.call.client);
+    if let Err(error) = desk.decide(&pending.id, verdict, &by).await {
+        // Somebody else was faster, and what they said counts; or the disk failed, and nothing was said.
+        tracing::warn!(id = %pending.id, %error, "An answer could not be taken.");
+    }
+    Ok(Reply::Taken)
+}
+
+fn form(pending: &Approval) -> Value {
+    let mut properties = json!({
+        "approve": { "type": "boolean", "title": "Approve", "description": "Whether the call may run" }
+    });
+    if pending.call.effect != Effect::Destroy.as_str() {
+        properties["remember"] = json!({
+            "type": "string",
+            "title": "For",
+            "description": "This call only, or every call of this tool until the session ends",
+            "enum": [Span::Once.as_str(), Span::Session.as_str()],
+            "default": Span::Once.as_str(),
+        });
+    }
+    json!({ "type": "object", "properties": properties, "required": ["approve"] })
+}
+
+/// Returns what an answer means. Only a clear yes is one; a form that was closed says nothing.
+fn verdict(answer: &Value) -> Option<Verdict> {
+    let action = answer.get("action").and_then(Value::as_str);
+    if action == Some("cancel") {
+        return None;
+    }
+    let yes = action == Some("accept") && answer.pointer("/content/approve") == Some(&Value::Bool(true));
+    let session = answer.pointer("/content/remember").and_then(Value::as_str) == Some(Span::Session.as_str());
+    Some(match (yes, session) {
+        (true, false) => Verdict::Approve(Span::Once),
+        (true, true) => Verdict::Approve(Span::Session),
+        (false, _) => Verdict::Reject { reason: None },
+    })
+}
+
+fn question(pending: &Approval) -> String {
+    let Asked { client, kind, target, effect, reach, arguments, more, .. } = &pending.call;
+    let reach = if reach == Reach::Outside.as_str() { ", reaches outside" } else { "" };
+    let (shown, cut) = match arguments.char_indices().nth(FORM_CHARS_MAX) {
+        None => (arguments.as_str(), 0),
+        Some((end, _)) => (&arguments[..end], arguments[end..].chars().count()),
+    };
+    let more = match cut + more {
+        0 => String::new(),
+        more => format!("… and {more} characters more; `portcullis approvals show {}`", pending.id),
+    };
+    format!("Client `{client}` wants to run {kind} `{target}` (effect: {effect}{reach}) with:\n{shown}{more}")
+}
+
+fn waiting_text(pending: &Approval) -> String {
+    format!("waiting for a person; `portcullis approvals approve {}` lets the call run", pending.id)
+}
+
+fn come_back(call: &Call, pending: &Approval) -> ToolError {
+    let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
+    let id = &pending.id;
+    ToolError::new(
+        ErrorKind::NeedsApproval,
+        format!("{kind} `{name}` is pending approval by a person; its id is {id}"),
+    )
+    .hint(format!("a person decides with `portcullis approvals approve {id}`, or `reject`"))
+    .hint("once it is approved, make the same call again with the same arguments; anything else asks again")
+}
+
+fn rejected(call: &Call, approval: &Approval) -> ToolError {
+    let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
+    let reason = approval.decided.as_ref().and_then(|decided| decided.reason.as_deref());
+    let reason = reason.map_or_else(String::new, |reason| format!(": {}", json::printable(reason)));
+    ToolError::denied(format!("{kind} `{name}` was not approved{reason}")).hint(
+        "do not try the same call again unless the person asks for it; say what you wanted to do and why",
+    )
 }
 
 #[cfg(test)]

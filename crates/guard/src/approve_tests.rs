@@ -1,45 +1,96 @@
 use super::*;
 use crate::authorize::Authorize;
 use crate::policy::Policy;
-use crate::testing::{Listener, Mood, call, gate, kind_of, told};
+use crate::testing::{Listener, Mood, StoppedClock, World, call, gate, kind_of, told};
+use portcullis_core::Gate;
 
-/// Calls a tool that destroys, with a client in the given mood. Returns the answer and what the client heard.
-async fn check(mood: Option<Mood>, line: &str) -> (String, String, usize) {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(Approve)]);
-    let listener = Listener::new(mood);
-    let mut call = call(line);
-    call.ctx.peer = listener.clone();
-    let outcome = gate.call(call).await;
-    (told(&outcome), listener.heard(), world.acted())
+struct Fixture {
+    gate: Gate,
+    world: Arc<World>,
+    desk: ApprovalDesk,
+    dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    /// Calls wait for as long as given.
+    fn new(wait: Duration) -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let times = ApprovalTimes { wait, ..ApprovalTimes::default() };
+        let desk = ApprovalDesk::open(dir.path(), times, Arc::new(StoppedClock));
+        let approve = Approve::new(desk.clone(), Redactor::new(&[]).unwrap());
+        let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(approve)]);
+        Fixture { gate, world, desk, dir }
+    }
+
+    fn impatient() -> Fixture {
+        Fixture::new(Duration::ZERO)
+    }
+
+    /// Calls a tool, with a client in the given mood. Returns the answer and what the client heard.
+    async fn check(&self, mood: Option<Mood>, line: &str) -> (String, String) {
+        let listener = Listener::new(mood);
+        let mut call = call(line);
+        call.ctx.peer = listener.clone();
+        let outcome = self.gate.call(call).await;
+        (self.plain(&told(&outcome)), self.plain(&listener.heard()))
+    }
+
+    /// Ids are random; the first is 1.
+    fn plain(&self, text: &str) -> String {
+        let ids = self.desk.approvals().list().unwrap();
+        let mut text = text.to_owned();
+        for (at, approval) in ids.iter().enumerate() {
+            text = text.replace(&approval.id, &format!("<{}>", at + 1));
+        }
+        text
+    }
+
+    fn id(&self, number: usize) -> String {
+        self.desk.approvals().list().unwrap()[number - 1].id.clone()
+    }
+
+    async fn approve(&self, number: usize, span: Span) {
+        self.desk.decide(&self.id(number), Verdict::Approve(span), "a test").await.unwrap();
+    }
 }
 
 fn says(answer: Value) -> Option<Mood> {
     Some(Mood::Says(answer))
 }
 
+fn yes() -> Option<Mood> {
+    says(json!({ "action": "accept", "content": { "approve": true } }))
+}
+
+/// Long enough for a form that is answered at once.
+const A_WHILE: Duration = Duration::from_secs(20);
+
 #[tokio::test]
 async fn only_a_clear_yes_lets_the_call_act() {
-    let yes = says(json!({ "action": "accept", "content": { "approve": true } }));
-    let (told, heard, acted) = check(yes, r#"stub_erase {"text":"all"}"#).await;
-    assert_eq!((told.as_str(), acted), ("ok: did all", 1));
-    assert_eq!(
-        heard,
-        "portcullis_approval? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:\n{\"text\":\"all\"}"
-    );
+    let fixture = Fixture::new(A_WHILE);
+    let (told, heard) = fixture.check(yes(), r#"stub_erase {"text":"all"}"#).await;
+    assert_eq!((told.as_str(), fixture.world.acted()), ("ok: did all", 1));
+    insta::assert_snapshot!(heard, @r#"
+    progress 0: waiting for a person; `portcullis approvals approve <1>` lets the call run
+    portcullis_approval_<1>? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:
+    {"text":"all"}
+    "#);
     for no in [
         json!({ "action": "accept", "content": { "approve": false } }),
         json!({ "action": "accept", "content": { "approve": "true" } }),
         json!({ "action": "accept", "content": {} }),
         json!({ "action": "accept" }),
         json!({ "action": "decline", "content": { "approve": true } }),
-        json!({ "action": "cancel" }),
         json!({ "approve": true }),
         json!("accept"),
         json!(null),
     ] {
-        let (told, _, acted) = check(says(no.clone()), "stub_erase").await;
+        let fixture = Fixture::new(A_WHILE);
+        let (told, _) = fixture.check(says(no.clone()), "stub_erase").await;
         assert!(told.starts_with("denied: tool `stub_erase` was not approved\nhint: "), "{no}: {told}");
-        assert_eq!(acted, 0, "{no}");
+        let (again, heard) = fixture.check(yes(), "stub_erase").await;
+        assert!(again.starts_with("denied: ") && heard.is_empty(), "nobody is asked again at once: {again}");
+        assert_eq!(fixture.world.acted(), 0, "{no}");
     }
     // Without the layer nobody is asked.
     let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default()))]);
@@ -49,44 +100,146 @@ async fn only_a_clear_yes_lets_the_call_act() {
 
 #[tokio::test]
 async fn what_is_allowed_is_not_asked_about() {
-    let (told, heard, _) = check(says(json!(null)), r#"stub_write {"text":"it"}"#).await;
+    let fixture = Fixture::impatient();
+    let (told, heard) = fixture.check(says(json!(null)), r#"stub_write {"text":"it"}"#).await;
     assert_eq!((told.as_str(), heard.as_str()), ("ok: did it", ""));
+    assert!(fixture.desk.approvals().list().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_ask_learns_what_to_do() {
-    let (told, _, acted) = check(None, "stub_send").await;
-    assert_eq!(acted, 0);
+async fn a_call_that_nobody_answers_is_told_to_come_back_and_runs_then() {
+    let fixture = Fixture::impatient();
+    let (told, _) = fixture.check(None, r#"stub_send {"text":"hello"}"#).await;
     insta::assert_snapshot!(told, @"
-    needs_approval: tool `stub_send` needs approval by a person
-    hint: use a client that offers elicitation, so that the person there can be asked
-    hint: or let an administrator add an `allow` rule for `stub_send` to portcullis.toml
+    needs_approval: tool `stub_send` is pending approval by a person; its id is <1>
+    hint: a person decides with `portcullis approvals approve <1>`, or `reject`
+    hint: once it is approved, make the same call again with the same arguments; anything else asks again
     ");
+    assert_eq!(fixture.check(None, r#"stub_send {"text":"hello"}"#).await.0, told, "asked once");
+    fixture.approve(1, Span::Once).await;
+    let (edited, _) = fixture.check(None, r#"stub_send {"text":"hello!"}"#).await;
+    assert!(edited.contains("its id is <2>"), "{edited}");
+    assert_eq!(fixture.world.acted(), 0);
+    assert_eq!(fixture.check(None, r#"stub_send {"text":"hello"}"#).await.0, "ok: did hello");
+    let (again, _) = fixture.check(None, r#"stub_send {"text":"hello"}"#).await;
+    assert!(again.contains("its id is <3>"), "one yes, one call: {again}");
+    assert_eq!(fixture.world.acted(), 1);
 }
 
 #[tokio::test]
-async fn a_question_for_the_next_round_passes_as_it_is() {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(Approve)]);
+async fn a_waiting_call_hears_of_its_answer_wherever_it_was_given() {
+    let fixture = Arc::new(Fixture::new(A_WHILE));
+    for elsewhere in [false, true] {
+        let waiting = tokio::spawn({
+            let fixture = fixture.clone();
+            async move { fixture.check(None, "stub_send").await.0 }
+        });
+        while fixture.desk.approvals().pending().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let id = fixture.desk.approvals().pending().unwrap()[0].id.clone();
+        if elsewhere {
+            // Another process, of which the hub is not told.
+            let other =
+                ApprovalDesk::open(fixture.dir.path(), ApprovalTimes::default(), Arc::new(StoppedClock));
+            other.decide(&id, Verdict::Approve(Span::Once), "a test").await.unwrap();
+        } else {
+            fixture.desk.decide(&id, Verdict::Approve(Span::Once), "a test").await.unwrap();
+        }
+        assert_eq!(waiting.await.unwrap(), "ok: did ");
+    }
+}
+
+#[tokio::test]
+async fn a_yes_for_the_session_covers_the_tool_and_is_not_offered_for_what_destroys() {
+    let fixture = Fixture::new(A_WHILE);
+    let for_session =
+        || says(json!({ "action": "accept", "content": { "approve": true, "remember": "session" } }));
+    assert_eq!(fixture.check(for_session(), r#"stub_send {"text":"1"}"#).await.0, "ok: did 1");
+    let (told, heard) = fixture.check(None, r#"stub_send {"text":"2"}"#).await;
+    assert_eq!((told.as_str(), heard.as_str()), ("ok: did 2", ""));
+    assert!(
+        form(&fixture.desk.approvals().get(&fixture.id(1)).unwrap())["properties"].get("remember").is_some()
+    );
+
+    fixture.desk.configure(ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() });
+    fixture.check(None, "stub_erase").await;
+    assert!(
+        form(&fixture.desk.approvals().get(&fixture.id(2)).unwrap())["properties"].get("remember").is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_form_that_was_closed_leaves_the_question_open() {
+    let fixture = Fixture::new(A_WHILE);
+    let (told, _) = fixture.check(says(json!({ "action": "cancel" })), "stub_erase").await;
+    assert!(told.starts_with("needs_approval: tool `stub_erase` is pending approval"), "{told}");
+    fixture.approve(1, Span::Once).await;
+    assert_eq!(fixture.check(None, "stub_erase").await.0, "ok: did ");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_call_still_counts() {
+    let fixture = Fixture::impatient();
+    let late = Mood::SaysAfter(
+        Duration::from_millis(50),
+        json!({ "action": "accept", "content": { "approve": true } }),
+    );
+    let (told, _) = fixture.check(Some(late), "stub_erase").await;
+    assert!(told.starts_with("needs_approval: "), "{told}");
+    let mut changed = fixture.desk.changed();
+    while !fixture.desk.approvals().pending().unwrap().is_empty() {
+        changed.changed().await.unwrap();
+    }
+    assert_eq!(fixture.check(None, "stub_erase").await.0, "ok: did ");
+    let list = fixture.desk.approvals().list().unwrap();
+    assert_eq!(list[0].decided.as_ref().unwrap().by, "client `ada`");
+}
+
+#[tokio::test]
+async fn a_question_for_the_next_round_passes_as_it_is_and_its_answer_counts_once() {
+    let fixture = Fixture::new(A_WHILE);
     let mut call = call("stub_send");
     call.ctx.peer = Listener::new(Some(Mood::NextRound));
-    let error = gate.call(call).await.unwrap_err();
+    let error = fixture.gate.call(call).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NeedsInput);
     let input = error.input.unwrap();
-    assert_eq!((input.questions[0].key.as_str(), input.state.as_deref()), (QUESTION_KEY, Some("state")));
+    let key = format!("{QUESTION_KEY}{}", fixture.id(1));
+    assert_eq!((input.questions[0].key.as_str(), input.state.as_deref()), (key.as_str(), Some("state")));
     assert_eq!(input.questions[0].ask.params["requestedSchema"]["required"], json!(["approve"]));
-    assert_eq!(world.acted(), 0);
+    assert_eq!(fixture.world.acted(), 0);
+    // The next round, with the answer under that key; and the same round, sent again.
+    assert_eq!(fixture.check(yes(), "stub_send").await.0, "ok: did ");
+    let mut call = crate::testing::call("stub_send");
+    call.ctx.peer = Listener::new(Some(Mood::NextRound));
+    let again = fixture.gate.call(call).await.unwrap_err().input.unwrap();
+    assert_ne!(again.questions[0].key, key, "an answer to the first question is none to the second");
 }
 
 #[tokio::test]
 async fn a_call_that_nobody_decided_about_does_not_act() {
-    let (gate, world) = gate(vec![Box::new(Approve)]);
+    let fixture = Fixture::impatient();
+    let approve = Approve::new(fixture.desk.clone(), Redactor::new(&[]).unwrap());
+    let (gate, world) = gate(vec![Box::new(approve)]);
     assert_eq!(kind_of(&gate.call(call("stub_read")).await), Some(ErrorKind::Internal));
     assert_eq!(world.acted(), 0);
 }
 
-#[test]
-fn the_preview_hides_nothing_and_has_a_bound() {
-    assert_eq!(preview("{\"to\":\"a\u{202e}b\u{200b}\"}\n"), "{\"to\":\"a\\u{202e}b\\u{200b}\"}\\u{a}");
-    let long = preview(&"ä".repeat(PREVIEW_CHARS_MAX + 5));
-    assert!(long.ends_with("ää… and 5 characters more"), "{long}");
+#[tokio::test]
+async fn without_a_place_to_keep_questions_nothing_runs() {
+    let fixture = Fixture::impatient();
+    std::fs::write(fixture.dir.path().join("approvals.json"), "{").unwrap();
+    let told = told(&fixture.gate.call(call("stub_erase")).await);
+    assert!(told.starts_with("unavailable: approvals cannot be kept"), "{told}");
+    assert_eq!(fixture.world.acted(), 0);
+}
+
+#[tokio::test]
+async fn too_many_questions_are_refused() {
+    let fixture = Fixture::impatient();
+    for number in 0..portcullis_store::approvals::PENDING_PER_CLIENT_MAX {
+        fixture.check(None, &format!(r#"stub_send {{"text":"{number}"}}"#)).await;
+    }
+    let (told, _) = fixture.check(None, r#"stub_send {"text":"one more"}"#).await;
+    assert!(told.starts_with("needs_approval: 200 calls wait"), "{told}");
 }

@@ -7,11 +7,11 @@
 use futures::FutureExt;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limits, LogMessage, Next, Outcome, Peer, Progress,
-    Question, ToolError,
+    Question, ToolError, Trail, Waits,
 };
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -33,8 +33,8 @@ impl Layer for Contain {
         // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
         let stop = CancellationToken::child_token(&caller_gave_up);
         call.ctx.cancel = stop.clone();
-        let asking = Arc::new(Asking { peer: call.ctx.peer, waited: Mutex::default() });
-        call.ctx.peer = asking.clone();
+        call.ctx.peer = Arc::new(Asking { peer: call.ctx.peer, trail: call.trail.clone() });
+        let trail = call.trail.clone();
         Box::pin(async move {
             // If this future is dropped, whatever the tool has spawned hears of it too.
             let stop = stop.drop_guard();
@@ -44,7 +44,7 @@ impl Layer for Contain {
                 biased;
                 () = caller_gave_up.cancelled() => return Err(ToolError::cancelled()),
                 outcome = run => outcome,
-                () = expire(limits.deadline(), &asking) => {
+                () = expire(limits.deadline(), &trail.waits) => {
                     return Err(ToolError::timeout(limits.deadline())
                         .hint("ask for less at once, or try again later; what was begun may have happened"));
                 }
@@ -62,10 +62,10 @@ impl Layer for Contain {
 }
 
 /// Returns when the call has used up its time, not counting the time in which the client was asked.
-async fn expire(deadline: Duration, asking: &Asking) {
+async fn expire(deadline: Duration, waits: &Waits) {
     let started = Instant::now();
     loop {
-        let used = started.elapsed().saturating_sub(asking.waited());
+        let used = started.elapsed().saturating_sub(waits.total().min(ANSWERS_WAIT_MAX));
         let Some(left) = deadline.checked_sub(used).filter(|left| !left.is_zero()) else {
             return;
         };
@@ -82,47 +82,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// The other end of the call, with a record of how long it has been asked.
 struct Asking {
     peer: Arc<dyn Peer>,
-    waited: Mutex<Waited>,
-}
-
-#[derive(Default)]
-struct Waited {
-    before: Duration,
-    /// How many questions wait now, and since when at least one does.
-    waiting: usize,
-    since: Option<Instant>,
-}
-
-impl Asking {
-    fn waited(&self) -> Duration {
-        let waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
-        (waited.before + now).min(ANSWERS_WAIT_MAX)
-    }
-
-    fn begin(&self) -> WaitingQuestion<'_> {
-        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        waited.waiting += 1;
-        waited.since.get_or_insert_with(Instant::now);
-        WaitingQuestion { asking: self }
-    }
-}
-
-/// A question that waits for its answer until this is dropped.
-struct WaitingQuestion<'a> {
-    asking: &'a Asking,
-}
-
-impl Drop for WaitingQuestion<'_> {
-    fn drop(&mut self) {
-        let mut waited = self.asking.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        waited.waiting -= 1;
-        if waited.waiting == 0
-            && let Some(since) = waited.since.take()
-        {
-            waited.before += since.elapsed();
-        }
-    }
+    trail: Arc<Trail>,
 }
 
 impl Peer for Asking {
@@ -136,7 +96,7 @@ impl Peer for Asking {
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
         Box::pin(async move {
-            let _waiting = self.begin();
+            let _waiting = self.trail.waits.begin();
             self.peer.ask(questions).await
         })
     }
@@ -147,6 +107,10 @@ impl Peer for Asking {
 
     fn state(&self) -> Option<&str> {
         self.peer.state()
+    }
+
+    fn session(&self) -> Option<&str> {
+        self.peer.session()
     }
 
     fn let_go(&self) {

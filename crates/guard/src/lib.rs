@@ -19,6 +19,7 @@ mod stack;
 mod testing;
 mod validate;
 
+pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
 pub use metrics::{Metrics, OpenSession};

@@ -194,6 +194,10 @@ impl Peer for RedactedPeer {
         self.peer.state()
     }
 
+    fn session(&self) -> Option<&str> {
+        self.peer.session()
+    }
+
     fn let_go(&self) {
         self.peer.let_go();
     }

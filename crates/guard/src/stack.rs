@@ -1,6 +1,6 @@
 //! The order of the guards. Meant to be read aloud.
 
-use crate::approve::Approve;
+use crate::approve::{ApprovalDesk, ApprovalTimes, Approve};
 use crate::audit::{Audit, AuditHandle, AuditSettings};
 use crate::authorize::Authorize;
 use crate::commit::Commit;
@@ -11,6 +11,7 @@ use crate::rate::{Rate, RateSettings};
 use crate::redact::{Redact, RedactError, Redactor};
 use crate::validate::Validate;
 use portcullis_core::{Clock, Gate, Registry, Secret};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the guards need to know.
@@ -20,6 +21,9 @@ pub struct GuardSettings {
     /// Values that must not leave, by the name that is shown in their place.
     pub secrets: Vec<(String, Secret<String>)>,
     pub audit: AuditSettings,
+    /// The folder where approvals are kept.
+    pub approvals_dir: PathBuf,
+    pub approval_times: ApprovalTimes,
 }
 
 /// Why the guards cannot take up their posts.
@@ -39,12 +43,14 @@ pub struct Handles {
     pub policy: Authorize,
     pub rate: Rate,
     pub redactor: Redactor,
+    pub approvals: ApprovalDesk,
 }
 
 impl Handles {
     /// Puts new settings in force, for every call that begins from now on.
-    pub fn apply(&self, rate: RateSettings, policy: Policy) {
+    pub fn apply(&self, rate: RateSettings, policy: Policy, approval_times: ApprovalTimes) {
         self.rate.configure(rate);
+        self.approvals.configure(approval_times);
         self.policy.replace(policy);
     }
 }
@@ -57,6 +63,7 @@ pub fn stack(
 ) -> Result<(Gate, Handles), GuardError> {
     let redactor = Redactor::new(&settings.secrets)?;
     let audit = AuditHandle::open(settings.audit, clock.clone()).map_err(GuardError::Audit)?;
+    let approvals = ApprovalDesk::open(&settings.approvals_dir, settings.approval_times, clock.clone());
     let metrics = Metrics::new();
     let rate = Rate::new(settings.rate, metrics.clone());
     let policy = Authorize::new(settings.policy);
@@ -81,10 +88,10 @@ pub fn stack(
             // only what was allowed may make the disk work, and a refusal must not depend on the disk.
             Box::new(Commit::new(audit.clone())),
             // Innermost: what was approved is what runs, and nothing between can change it.
-            Box::new(Approve),
+            Box::new(Approve::new(approvals.clone(), redactor.clone())),
         ],
     );
-    Ok((gate, Handles { metrics, audit, policy, rate, redactor }))
+    Ok((gate, Handles { metrics, audit, policy, rate, redactor, approvals }))
 }
 
 #[cfg(test)]

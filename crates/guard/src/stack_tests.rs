@@ -7,7 +7,7 @@ use portcullis_core::{Arguments, Call, CallCtx, Effect, EffectSet, Pattern, Syst
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct Hub {
     gate: Gate,
@@ -18,6 +18,11 @@ struct Hub {
 
 fn rate(burst: u32) -> RateSettings {
     RateSettings { per_second: NonZeroU32::MIN, burst: NonZeroU32::new(burst).unwrap() }
+}
+
+/// Nobody waits.
+fn times() -> ApprovalTimes {
+    ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() }
 }
 
 fn hidden(tools: &[&str]) -> Policy {
@@ -34,6 +39,8 @@ fn hub(policy: Policy) -> Hub {
         policy,
         secrets: vec![("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))],
         audit: AuditSettings::in_folder(dir.path()),
+        approvals_dir: dir.path().to_owned(),
+        approval_times: times(),
     };
     let (gate, handles) = stack(registry, settings, Arc::new(StoppedClock)).unwrap_or_else(|e| panic!("{e}"));
     Hub { gate, handles, world, dir }
@@ -58,6 +65,9 @@ impl Hub {
         let mut told_all = String::new();
         for line in lines {
             let listener = Listener::new(answer.clone().map(Mood::Says));
+            // Whoever answers does so at once.
+            let wait = Duration::from_secs(if answer.is_some() { 20 } else { 0 });
+            self.handles.approvals.configure(ApprovalTimes { wait, ..times() });
             let mut call = call(line);
             call.ctx.peer = listener.clone();
             // Only a call that hangs may make time fly: the others wait for a real disk.
@@ -73,7 +83,12 @@ impl Hub {
             for heard in listener.heard().lines() {
                 told_all.push_str(&format!("heard: {heard}\n"));
             }
-            told_all.push_str(&format!("audit: {decision} by {rule}, {outcome_word}\n\n"));
+            let approval = record["approval"].as_str().map(|note| format!(", approved as {note}"));
+            let approval = approval.unwrap_or_default();
+            told_all.push_str(&format!("audit: {decision} by {rule}, {outcome_word}{approval}\n\n"));
+        }
+        for approval in self.handles.approvals.approvals().list().unwrap() {
+            told_all = told_all.replace(&approval.id, "<id>");
         }
         told_all
     }
@@ -122,9 +137,10 @@ async fn a_day_at_the_gate() {
 
     > stub_erase {"text":"hunter2-hunter2"}
     ok: did [REDACTED:KEY]
-    heard: portcullis_approval? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:
+    heard: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
+    heard: portcullis_approval_<id>? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:
     heard: {"text":"[REDACTED:KEY]"}
-    audit: ask by default:destroy, ok
+    audit: ask by default:destroy, ok, approved as <id> once by client `ada`
 
     > stub_look {"nonsense":1}
     unknown: Unknown tool: stub_look
@@ -172,9 +188,10 @@ async fn a_day_at_the_gate() {
     "#);
     insta::assert_snapshot!(hub.transcript(None, &["stub_send", "stub_read"]).await, @"
     > stub_send
-    needs_approval: tool `stub_send` needs approval by a person
-    hint: use a client that offers elicitation, so that the person there can be asked
-    hint: or let an administrator add an `allow` rule for `stub_send` to portcullis.toml
+    needs_approval: tool `stub_send` is pending approval by a person; its id is <id>
+    hint: a person decides with `portcullis approvals approve <id>`, or `reject`
+    hint: once it is approved, make the same call again with the same arguments; anything else asks again
+    heard: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
     audit: ask by default:outside, needs_approval
 
     > stub_read
@@ -218,8 +235,9 @@ async fn the_order_holds() {
         let outcome = told(&hub.gate.call(call).await);
         (outcome.split(':').next().unwrap().to_owned(), listener.heard().lines().count())
     };
+    hub2.handles.approvals.configure(ApprovalTimes { wait: Duration::from_secs(20), ..times() });
     assert_eq!(asked(&hub2, r#"stub_erase {"x":1}"#).await, ("invalid_args".to_owned(), 0));
-    assert_eq!(asked(&hub2, "stub_erase").await, ("ok".to_owned(), 2));
+    assert_eq!(asked(&hub2, "stub_erase").await, ("ok".to_owned(), 3));
     hub2.break_audit().await;
     assert_eq!(asked(&hub2, "stub_erase").await, ("unavailable".to_owned(), 0));
     assert_eq!(hub2.world.acted(), 1);
@@ -263,7 +281,7 @@ async fn each_guard_is_missed_when_it_is_gone() {
 async fn new_settings_apply_to_lists_and_calls() {
     let hub = hub(Policy::default());
     assert_eq!(hub.gate.tools(&caller("ada")).unwrap().len(), 11);
-    hub.handles.apply(rate(2), hidden(&["stub_*"]));
+    hub.handles.apply(rate(2), hidden(&["stub_*"]), times());
     assert!(hub.gate.tools(&caller("ada")).unwrap().is_empty());
     assert!(told(&hub.gate.call(call("stub_read")).await).starts_with("unknown"));
     assert!(hub.gate.tools(&caller("ada")).is_err());
@@ -276,6 +294,8 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         policy: Policy::default(),
         secrets: vec![("PIN".to_owned(), Secret::new("1234".to_owned()))],
         audit: AuditSettings::in_folder(Path::new("/nonexistent")),
+        approvals_dir: "/nonexistent".into(),
+        approval_times: times(),
     };
     let error = stack(registry().0, settings, Arc::new(StoppedClock)).err().unwrap();
     assert!(error.to_string().starts_with("secret `PIN` has 4 bytes"), "{error}");
@@ -296,6 +316,8 @@ async fn overhead() {
         policy: hidden(&["other_*", "secret_*"]),
         secrets: (0..20).map(secret).collect(),
         audit: AuditSettings::in_folder(dir.path()),
+        approvals_dir: dir.path().to_owned(),
+        approval_times: times(),
     };
     let (guarded, handles) =
         stack(registry().0, settings, Arc::new(SystemClock)).unwrap_or_else(|e| panic!("{e}"));

@@ -68,6 +68,8 @@ pub enum Command {
     Clients(ClientsArgs),
     /// Keep values that agents may use and nobody may read
     Secrets(SecretsArgs),
+    /// Decide about calls that wait for a person
+    Approvals(ApprovalsArgs),
     /// Read the log of every call, and check that nobody changed it
     Audit(AuditArgs),
     /// Print completions for a shell
@@ -125,6 +127,58 @@ Examples:
     List,
     /// Take a client's access away, from its next request on
     Revoke { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsArgs {
+    #[command(subcommand)]
+    pub command: Option<ApprovalsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// List what waits for a decision
+    List {
+        /// And what was decided, used and has expired
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show one call with its arguments
+    Show {
+        /// Its id, or the beginning of it
+        id: String,
+    },
+    /// Let a call run: this one, once, unless more is said
+    ///
+    /// A call that still waits runs at once; one that was told to come back runs when it is made again, with the same
+    /// arguments. What destroys is approved one call at a time.
+    #[command(after_help = "\
+Examples:
+  portcullis approvals approve 4k2m9q7x
+  portcullis approvals approve 4k2m --session
+  portcullis approvals approve 4k2m --always")]
+    Approve(ApproveArgs),
+    /// Refuse a call; the agent is told
+    #[command(after_help = "Example: portcullis approvals reject 4k2m --reason 'wrong channel'")]
+    Reject {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Why, in words for the agent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ApproveArgs {
+    /// Its id, or the beginning of it
+    pub id: String,
+    /// Every call of this tool by this client, with any arguments, until its session ends
+    #[arg(long, conflicts_with = "always")]
+    pub session: bool,
+    /// Every call of this tool by this client, with any arguments, as a rule in portcullis.toml
+    #[arg(long)]
+    pub always: bool,
 }
 
 #[derive(Debug, Args)]

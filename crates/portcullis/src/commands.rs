@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod clients;
 pub(crate) mod doctor;

@@ -1,5 +1,6 @@
 //! Puts a hub together from its configuration. The only file that sees every crate.
 
+use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use crate::secrets::{self, Asking, LiveSecrets};
@@ -7,9 +8,12 @@ use anyhow::{Context, Result};
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict};
+use portcullis_guard::{
+    ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict,
+};
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
@@ -87,6 +91,10 @@ impl Ops for HubOps {
             Err(error) => Err(format!("the workspace cannot be reached: {}", error.kind())),
         };
         vec![
+            Readiness {
+                component: "approvals",
+                state: self.handles.approvals.approvals().health().map_err(|error| error.to_string()),
+            },
             Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
@@ -132,6 +140,8 @@ fn guarded(
         policy: policy(config),
         secrets,
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
+        approvals_dir: config.workspace.secure_dir(),
+        approval_times: approval_times(config),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }
@@ -166,6 +176,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         limits: limits(config),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
+    tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
     tokio::spawn(secrets::watch(live, secure, hub.clone()));
     Ok(Composed { hub, identity, handles, health, changes })
 }
@@ -184,7 +195,7 @@ fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
 impl Composed {
     /// Puts a changed configuration in force, as far as that goes without a restart.
     pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
-        self.handles.apply(rate(config), policy(config));
+        self.handles.apply(rate(config), policy(config), approval_times(config));
         self.hub.set_local_client(local_client(config));
         if let Some(bound) = http {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
@@ -219,6 +230,12 @@ fn rate(config: &Config) -> RateSettings {
         per_second: at_least_one(config.rate_limit.requests_per_second),
         burst: at_least_one(config.rate_limit.burst),
     }
+}
+
+pub(crate) fn approval_times(config: &Config) -> ApprovalTimes {
+    let approvals = &config.approvals;
+    let lifetimes = Lifetimes { pending: approvals.pending, approved: approvals.approved };
+    ApprovalTimes { wait: approvals.wait, lifetimes }
 }
 
 fn policy(config: &Config) -> Policy {

@@ -4,6 +4,7 @@
 //! place, and a hub does not start on half of a configuration. Nothing here is `Serialize`; the shape of
 //! the file is private to this module, and everyone else sees [`Config`].
 
+mod add_rule;
 mod check;
 mod example;
 mod meaning;
@@ -11,6 +12,7 @@ mod problem;
 mod read;
 mod written;
 
+pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
 pub use example::example;
 pub use problem::{ConfigErrors, Problem};
@@ -60,6 +62,7 @@ pub struct Config {
     pub prompts: Prompts,
     pub stdio: Stdio,
     pub limits: Limits,
+    pub approvals: Approvals,
     /// First match wins.
     pub policy: Vec<Rule>,
     /// What it was made from, to compare two configurations key by key.
@@ -136,6 +139,13 @@ pub struct Limits {
     pub sessions_per_client_max: usize,
     pub session_idle: Duration,
     pub shutdown_grace: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Approvals {
+    pub wait: Duration,
+    pub pending: Duration,
+    pub approved: Duration,
 }
 
 /// One rule of the policy. It matches when every part does.

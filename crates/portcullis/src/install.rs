@@ -9,14 +9,15 @@ mod jsonc;
 
 pub use client::{ClientApp, Places, Platform};
 
+use crate::replace::{beside, replace, write_new};
 use jiff::Timestamp;
 use portcullis_core::{Clock, Secret};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 use std::fmt;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What the entry is called in every client.
@@ -162,21 +163,12 @@ impl Plan {
             Some(text) => {
                 let backup = beside(&self.path, &format!("{}.bak", stamp(clock)));
                 // The old entry may hold a token as well.
-                write_new(&backup, text, PRIVATE_FILE)?;
+                write_new(&backup, text, PRIVATE_FILE).map_err(|e| io_error("write", &backup, e))?;
                 Some(backup)
             }
             None => None,
         };
-        let new = beside(&self.path, &format!("{}.new", std::process::id()));
-        let written = write_new(&new, &self.after, mode)
-            .and_then(|()| std::fs::rename(&new, &self.path).map_err(|e| io_error("replace", &self.path, e)));
-        if written.is_err() {
-            // The first error is the one to tell.
-            let _ = std::fs::remove_file(&new);
-        }
-        written?;
-        // The new name must last as well as the new contents.
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io_error("write", folder, e))?;
+        replace(&self.path, &self.after, mode).map_err(|e| io_error("replace", &self.path, e))?;
         Ok(backup)
     }
 }
@@ -200,22 +192,6 @@ fn read(path: &Path) -> Result<Option<String>, InstallError> {
         return Err(InstallError::NotUnderstood { path: path.to_owned(), reason });
     }
     Ok(Some(text))
-}
-
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), InstallError> {
-    let failed = |e| io_error("write", path, e);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
-    // What the process takes away by default is not what the owner of the file wanted.
-    file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.sync_all().map_err(failed)
-}
-
-/// Returns a name beside `path`: `mcp.json` with `x` gives `mcp.json.portcullis-x`.
-fn beside(path: &Path, what: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".portcullis-{what}"));
-    path.with_file_name(name)
 }
 
 /// Returns the time as it can stand in a file name.

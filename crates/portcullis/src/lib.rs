@@ -1,15 +1,18 @@
 //! The binary's parts: command line, configuration, composition.
 
+mod approvals;
 pub mod cli;
 mod commands;
 mod compose;
 pub mod config;
+mod folder_changes;
 mod hidden;
 mod home;
 pub mod install;
 mod logging;
 mod print;
 mod reload;
+mod replace;
 mod secrets;
 pub mod surface;
 
@@ -64,6 +67,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
+        Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
         Command::Audit(args) => commands::audit::run(home, args, cli.json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {

@@ -1,6 +1,7 @@
 //! The secret store in a running hub: where its key is, and how the redactor hears of every change.
 
 use crate::config::Config;
+use crate::folder_changes::FolderChanges;
 use crate::hidden;
 use crate::home::Home;
 use anyhow::{Result, bail};
@@ -8,12 +9,10 @@ use portcullis_core::{Clock, Secret};
 use portcullis_guard::Redactor;
 use portcullis_server::Hub;
 use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::unix::pipe::Receiver;
 
 /// How often the store is looked at where the kernel does not tell of changes, as on network file systems.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -128,7 +127,7 @@ impl LiveSecrets {
 
 /// Looks at the store in the folder `secure` until the hub closes.
 pub(crate) async fn watch(live: Arc<LiveSecrets>, secure: PathBuf, hub: Arc<Hub>) {
-    let changes = Changes::of(&secure);
+    let changes = FolderChanges::of(&secure);
     loop {
         // Before the first wait, too: something may have changed since the redactor was made.
         if live.is_behind() {
@@ -141,32 +140,5 @@ pub(crate) async fn watch(live: Arc<LiveSecrets>, secure: PathBuf, hub: Arc<Hub>
             () = changes.next() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-    }
-}
-
-/// Tells at once when a file in a folder changes, where the kernel can.
-///
-/// Tokio knows no inotify, but to read from it is to read from a pipe; registering it otherwise needs `unsafe`.
-struct Changes(Option<Receiver>);
-
-impl Changes {
-    fn of(folder: &Path) -> Changes {
-        let watched = || {
-            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            let kinds = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE | WatchFlags::DELETE;
-            inotify::add_watch(&watch, folder, kinds)?;
-            Receiver::from_owned_fd_unchecked(watch)
-        };
-        Changes(watched().ok())
-    }
-
-    async fn next(&self) {
-        let Some(watch) = &self.0 else { return std::future::pending().await };
-        if watch.readable().await.is_err() {
-            return std::future::pending().await;
-        }
-        // What changed does not matter: the file's own stamp says whether it did.
-        let mut events = [0; 4096];
-        while watch.try_read(&mut events).is_ok_and(|bytes| bytes > 0) {}
     }
 }

@@ -88,6 +88,10 @@ impl Peer for SessionPeer {
         self.session.as_ref().is_some_and(|session| session.offers().has(kind))
     }
 
+    fn session(&self) -> Option<&str> {
+        self.session.as_ref().map(|session| session.id.as_str())
+    }
+
     fn let_go(&self) {
         // Only a client that was given an id at the start of the stream can come back for the answer.
         if self.session.as_ref().is_some_and(|session| session.revision().primes_streams()) {

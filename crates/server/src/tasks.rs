@@ -218,6 +218,10 @@ impl Peer for TaskPeer {
     fn state(&self) -> Option<&str> {
         self.first.state()
     }
+
+    fn session(&self) -> Option<&str> {
+        self.first.session()
+    }
 }
 
 /// Starts a call as a task and answers with the task.

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use portcullis_core::{Client, Registry, Scope, SystemClock};
-use portcullis_guard::{AuditSettings, GuardSettings, Handles, Policy, RateSettings};
+use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings};
 use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
 use portcullis_wire::era::ServerFace;
@@ -51,6 +51,7 @@ const UNHURRIED: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
 pub struct BoxedRules {
     pub rate: RateSettings,
     pub policy: Policy,
+    pub approval_times: ApprovalTimes,
     pub scope: Scope,
 }
 
@@ -59,6 +60,7 @@ impl Default for BoxedRules {
         BoxedRules {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
             policy: Policy::default(),
+            approval_times: ApprovalTimes::default(),
             scope: Scope::everything(),
         }
     }
@@ -79,6 +81,8 @@ impl BoxedHub {
             policy: rules.policy,
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(home.path()),
+            approvals_dir: home.path().to_owned(),
+            approval_times: rules.approval_times,
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
         let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });

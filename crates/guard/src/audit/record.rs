@@ -102,6 +102,9 @@ struct End<'a> {
     decision: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
+    /// Which approval let it run, for how long that counts, and whose it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<&'a str>,
     outcome: &'static str,
     bytes: usize,
     duration_us: u128,
@@ -159,6 +162,7 @@ impl Record {
                     begin: Some(subject.begin_seq.load(Ordering::Relaxed)).filter(|seq| *seq > 0),
                     decision: decision.map(|decision| decision.as_str()),
                     rule: decision.map(|decision| decision.rule()),
+                    approval: subject.trail.approval.get().map(String::as_str),
                     outcome: ending.as_str(),
                     bytes: *bytes,
                     duration_us: duration.as_micros(),

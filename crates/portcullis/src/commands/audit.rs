@@ -121,6 +121,7 @@ struct Entry {
     args: Option<String>,
     decision: Option<String>,
     rule: Option<String>,
+    approval: Option<String>,
     outcome: Option<String>,
     bytes: Option<u64>,
     duration_us: Option<u64>,
@@ -141,7 +142,8 @@ impl Entry {
             parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", self.bytes.unwrap_or_default()));
         }
         if let (Some(decision), Some(rule)) = (&self.decision, &self.rule) {
-            parts.push(format!("({decision} by {rule})"));
+            let approval = self.approval.as_ref().map(|approval| format!(", approved as {approval}"));
+            parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
         }
         parts.extend(self.args.clone());
         parts.extend(self.lost.map(|lost| format!("{lost} records were lost here")));

@@ -8,6 +8,7 @@ use crate::secrets::{self, Asking};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_server::local;
+use portcullis_store::approvals::Approvals;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretError;
 use serde_json::json;
@@ -89,6 +90,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     };
     findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
+    findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
     findings.push(Finding { what: "secrets", state: look_at_secrets(home, &config)? });
     findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
     Ok(findings)
@@ -130,6 +132,20 @@ fn look_at_clients(config: &Config) -> State {
                 false => State::Warning(format!("expired: {}", expired.join(", "))),
             }
         }
+    }
+}
+
+fn look_at_approvals(config: &Config) -> State {
+    let approvals = Approvals::open(&config.workspace.secure_dir(), Arc::new(SystemClock));
+    match approvals.pending() {
+        Ok(pending) if pending.is_empty() => State::Good("nothing waits for a decision".to_owned()),
+        Ok(pending) => {
+            State::Good(format!("{} wait for a decision; `portcullis approvals` shows them", pending.len()))
+        }
+        Err(error) => bad(
+            error.to_string(),
+            "restore `approvals.json` from a backup, or move it away: what waited has to ask again",
+        ),
     }
 }
 

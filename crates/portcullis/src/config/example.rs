@@ -168,6 +168,15 @@ mod tests {
         # Seconds that calls under way get to finish when the hub stops.
         #shutdown_grace_secs = 10
 
+        # How long a person may take to decide about a call that has to be asked about.
+        [approvals]
+        # Seconds that a call waits for a person before it is told to come back.
+        #wait_secs = 50
+        # Seconds after which a question that nobody answered is forgotten.
+        #pending_secs = 86400
+        # Seconds within which a call that was approved has to be made.
+        #approved_secs = 3600
+
         # Rules, first match wins; a call that no rule matches is decided by what it does.
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names

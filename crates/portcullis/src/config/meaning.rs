@@ -3,8 +3,8 @@
 use super::problem::Finding;
 use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
 use super::{
-    Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit, Rule, Stdio,
-    Verdict, Workspace,
+    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
+    Rule, Stdio, Verdict, Workspace,
 };
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
 use serde_json::json;
@@ -37,6 +37,11 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
         stdio: checks.stdio(&written.stdio),
         limits: checks.limits(&written.limits),
+        approvals: Approvals {
+            wait: Duration::from_secs(written.approvals.wait_secs),
+            pending: Duration::from_secs(written.approvals.pending_secs),
+            approved: Duration::from_secs(written.approvals.approved_secs),
+        },
         policy: written.policy.iter().enumerate().map(|(index, rule)| checks.rule(index, rule)).collect(),
         written,
     };

@@ -27,6 +27,8 @@ pub(super) struct Written {
     pub(super) stdio: Stdio,
     /// Bounds of the server. The defaults suit one machine and its people.
     pub(super) limits: Limits,
+    /// How long a person may take to decide about a call that has to be asked about.
+    pub(super) approvals: Approvals,
     /// Rules, first match wins; a call that no rule matches is decided by what it does.
     pub(super) policy: Vec<Rule>,
 }
@@ -131,6 +133,20 @@ pub(super) struct Limits {
     /// Seconds that calls under way get to finish when the hub stops.
     #[schemars(range(min = 0, max = 600))]
     pub(super) shutdown_grace_secs: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Approvals {
+    /// Seconds that a call waits for a person before it is told to come back.
+    #[schemars(range(min = 0, max = 600))]
+    pub(super) wait_secs: u64,
+    /// Seconds after which a question that nobody answered is forgotten.
+    #[schemars(range(min = 60, max = 2_592_000))]
+    pub(super) pending_secs: u64,
+    /// Seconds within which a call that was approved has to be made.
+    #[schemars(range(min = 60, max = 604_800))]
+    pub(super) approved_secs: u64,
 }
 
 /// One rule. It matches a call when all that it names match.
@@ -270,6 +286,17 @@ impl Default for Limits {
             sessions_per_client_max: 2_000,
             session_idle_secs: 30 * 60,
             shutdown_grace_secs: 10,
+        }
+    }
+}
+
+impl Default for Approvals {
+    fn default() -> Self {
+        Approvals {
+            // Common clients give up on a call after a minute.
+            wait_secs: 50,
+            pending_secs: 24 * 60 * 60,
+            approved_secs: 60 * 60,
         }
     }
 }

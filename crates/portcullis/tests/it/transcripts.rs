@@ -5,6 +5,7 @@ use portcullis_guard::{Policy, RateSettings, Rule, Verdict};
 use portcullis_testkit::BoxedRules;
 use portcullis_testkit::transcript::check;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 fn rule(tools: &str, decision: Verdict) -> BoxedRules {
     let rule = Rule {
@@ -144,13 +145,15 @@ async fn too_many_calls_are_told_to_wait() {
 #[tokio::test]
 async fn who_cannot_be_asked_is_told_so() {
     let call = r#"workspace_write {"path": "a.md", "content": "x"}"#;
-    insta::assert_snapshot!(check(rule("workspace_write", Verdict::Ask), &[call]).await, @r#"
+    let mut rules = rule("workspace_write", Verdict::Ask);
+    rules.approval_times.wait = Duration::ZERO;
+    insta::assert_snapshot!(check(rules, &[call]).await, @r#"
     > workspace_write {"path": "a.md", "content": "x"}
-    refused: Error: tool `workspace_write` needs approval by a person
-    refused: use a client that offers elicitation, so that the person there can be asked; or let an administrator add an `allow` rule for `workspace_write` to portcullis.toml
-    data: {"code":"needs_approval","message":"tool `workspace_write` needs approval by a person","suggestions":["use a client that offers elicitation, so that the person there can be asked","or let an administrator add an `allow` rule for `workspace_write` to portcullis.toml"]}
+    refused: Error: tool `workspace_write` is pending approval by a person; its id is <id>
+    refused: a person decides with `portcullis approvals approve <id>`, or `reject`; once it is approved, make the same call again with the same arguments; anything else asks again
+    data: {"code":"needs_approval","message":"tool `workspace_write` is pending approval by a person; its id is <id>","suggestions":["a person decides with `portcullis approvals approve <id>`, or `reject`","once it is approved, make the same call again with the same arguments; anything else asks again"]}
     audit: phase=begin effect=write
-    audit: phase=end effect=write decision=ask rule=policy[0] outcome=needs_approval bytes=208
+    audit: phase=end effect=write decision=ask rule=policy[0] outcome=needs_approval bytes=243
     metric: +1 portcullis_calls_total{tool="workspace_write",outcome="needs_approval"}
     "#);
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{
     Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Registry, Scope, SystemClock, Target,
 };
-use portcullis_guard::{AuditSettings, GuardSettings, Policy, RateSettings};
+use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -32,6 +32,8 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
         policy: Policy::default(),
         secrets: Vec::new(),
         audit: AuditSettings::in_folder(folder.path()),
+        approvals_dir: folder.path().to_owned(),
+        approval_times: ApprovalTimes::default(),
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;

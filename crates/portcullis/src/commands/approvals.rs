@@ -1,0 +1,236 @@
+//! `portcullis approvals`: what waits for a person's decision, and the decision.
+
+use super::{Opened, environment, open};
+use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
+use crate::config::{AddRuleError, AllowRule, Config, add_rule};
+use crate::home::{Home, make_private};
+use crate::{BadUsage, compose, print};
+use anyhow::{Context, Result, anyhow};
+use jiff::Timestamp;
+use portcullis_core::{Effect, SystemClock};
+use portcullis_store::approvals::{Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Verdict};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// How much of the arguments a list shows.
+const LIST_CHARS_MAX: usize = 60;
+/// How long a reason may be. It is told to the agent.
+const REASON_CHARS_MAX: usize = 500;
+
+pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Result<ExitCode> {
+    let Opened { home, loaded, .. } = open(home)?;
+    let secure = loaded.config.workspace.secure_dir();
+    make_private(&secure)?;
+    let desk = Desk {
+        approvals: Approvals::open(&secure, Arc::new(SystemClock)),
+        lifetimes: compose::approval_times(&loaded.config).lifetimes,
+        config: loaded.config,
+        home,
+        as_json,
+    };
+    match args.command.unwrap_or(ApprovalsCommand::List { all: false }) {
+        ApprovalsCommand::List { all } => desk.list(all),
+        ApprovalsCommand::Show { id } => desk.show(&id),
+        ApprovalsCommand::Approve(args) => desk.approve(&args),
+        ApprovalsCommand::Reject { id, reason } => desk.reject(&id, reason),
+    }
+}
+
+/// Says whether the words were wrong, or the work failed.
+fn explained(error: ApprovalError) -> anyhow::Error {
+    match error {
+        ApprovalError::Ambiguous(_) => BadUsage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+struct Desk {
+    approvals: Approvals,
+    lifetimes: Lifetimes,
+    config: Config,
+    home: Home,
+    as_json: bool,
+}
+
+impl Desk {
+    fn list(&self, all: bool) -> Result<ExitCode> {
+        let list = if all { self.approvals.list()? } else { self.approvals.pending()? };
+        let now = self.approvals.now();
+        if self.as_json {
+            print::json(&Value::Array(list.iter().map(|approval| shown(approval, now)).collect()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let heading = ["ID", "STATE", "CLIENT", "CALL", "EFFECT", "ASKED", "ARGUMENTS"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        for approval in &list {
+            let Asked { client, target, effect, arguments, .. } = &approval.call;
+            let mut preview: String = arguments.chars().take(LIST_CHARS_MAX).collect();
+            if preview.len() < arguments.len() || approval.call.more > 0 {
+                preview.push('…');
+            }
+            rows.push(vec![
+                approval.id.clone(),
+                approval.state_at(now).to_owned(),
+                client.clone(),
+                target.clone(),
+                effect.clone(),
+                ago(approval.asked, now),
+                preview,
+            ]);
+        }
+        print::out(print::table(&rows));
+        if list.is_empty() {
+            print::note("Nothing waits for a decision.");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, id: &str) -> Result<ExitCode> {
+        let approval = self.approvals.get(id).map_err(explained)?;
+        let now = self.approvals.now();
+        if self.as_json {
+            print::json(&shown(&approval, now));
+        } else {
+            print::out(told(&approval, now));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn approve(&self, args: &ApproveArgs) -> Result<ExitCode> {
+        let approval = self.approvals.get(&args.id).map_err(explained)?;
+        let span = if args.session { Span::Session } else { Span::Once };
+        // The rule first: if it cannot be written nothing was decided.
+        let rule_file = if args.always { Some(self.write_rule(&approval)?) } else { None };
+        let decided = self.approvals.decide(&approval.id, Verdict::Approve(span), &by(), self.lifetimes);
+        let approval = decided.map_err(explained)?;
+        if self.as_json {
+            let mut value = shown(&approval, self.approvals.now());
+            value["rule_written_to"] = json!(rule_file);
+            print::json(&value);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Asked { client, kind, target, session, .. } = &approval.call;
+        let how = match (&rule_file, span) {
+            (Some(file), _) => format!("from now on; the rule is in {file}"),
+            (None, Span::Once) => format!("once, until {:.0}", approval.expires),
+            (None, Span::Session) if session.is_some() => "until its session ends".to_owned(),
+            (None, Span::Session) => format!("until {:.0}, because it has no session", approval.expires),
+        };
+        print::line(format!("Client `{client}` may run {kind} `{target}` {how}."));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write_rule(&self, approval: &Approval) -> Result<String> {
+        let Asked { client, target, effect, rule, .. } = &approval.call;
+        let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
+        if effect == Effect::Destroy {
+            let reason = ApprovalError::SingleUse(approval.id.clone());
+            return Err(BadUsage(format!("{reason}; leave `--always` out, or write a rule by hand")).into());
+        }
+        if !matches!(approval.state_at(self.approvals.now()), "pending" | "rejected") {
+            let state = approval.state_at(self.approvals.now());
+            return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
+        }
+        let new = AllowRule {
+            client: client.clone(),
+            name: target.clone(),
+            effect,
+            comment: format!(
+                "Approved for good on {}, as {}.",
+                self.approvals.now().strftime("%F"),
+                approval.id
+            ),
+        };
+        // A later rule would never be reached.
+        let asked_by = rule.strip_prefix("policy[").and_then(|rest| rest.strip_suffix(']'));
+        let before =
+            asked_by.and_then(|number| number.parse().ok()).filter(|at| *at < self.config.policy.len());
+        let path = add_rule(self.home.path(), &environment, &new, before).map_err(|error| match error {
+            AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
+            other => anyhow::Error::from(other),
+        });
+        Ok(path.context("the rule was not written, and nothing was approved")?.display().to_string())
+    }
+
+    fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {
+        if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
+            return Err(BadUsage(format!("a reason may have at most {REASON_CHARS_MAX} characters")).into());
+        }
+        let decided = self.approvals.decide(id, Verdict::Reject { reason }, &by(), self.lifetimes);
+        let approval = decided.map_err(explained)?;
+        if self.as_json {
+            print::json(&shown(&approval, self.approvals.now()));
+        } else {
+            let Asked { client, kind, target, .. } = &approval.call;
+            print::line(format!("Client `{client}` may not run {kind} `{target}` with these arguments."));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns who decides, as the record says it.
+fn by() -> String {
+    format!("command line, user {}", rustix::process::getuid().as_raw())
+}
+
+fn told(approval: &Approval, now: Timestamp) -> String {
+    let Asked { client, origin, kind, target, effect, reach, rule, arguments, more, .. } = &approval.call;
+    let mut text = format!(
+        "{}  {}\n\nclient     {client}, by {origin}\ncall       {kind} {target}\neffect     {effect}, {reach}\nasked by   {rule}\nasked      {:.0}, {}\n",
+        approval.id,
+        approval.state_at(now),
+        approval.asked,
+        ago(approval.asked, now),
+    );
+    text.push_str(&format!("expires    {:.0}\n", approval.expires));
+    if let Some(decided) = &approval.decided {
+        let span = decided.span.map_or_else(String::new, |span| format!(", {}", span.as_str()));
+        let reason = decided.reason.as_ref().map_or_else(String::new, |reason| {
+            format!(", because: {}", portcullis_core::json::printable(reason))
+        });
+        text.push_str(&format!("decided    {:.0} by {}{span}{reason}\n", decided.at, decided.by));
+    }
+    text.push_str(&format!("\n{arguments}\n"));
+    if *more > 0 {
+        text.push_str(&format!("… and {more} characters more, which are not kept\n"));
+    }
+    text
+}
+
+fn ago(then: Timestamp, now: Timestamp) -> String {
+    match now.as_second() - then.as_second() {
+        seconds @ ..60 => format!("{}s ago", seconds.max(0)),
+        seconds @ 60..3_600 => format!("{}m ago", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{}h ago", seconds / 3_600),
+        seconds => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+fn shown(approval: &Approval, now: Timestamp) -> Value {
+    let Asked { digest, client, origin, kind, target, effect, reach, rule, arguments, more, .. } =
+        &approval.call;
+    json!({
+        "id": approval.id,
+        "state": approval.state_at(now),
+        "client": client,
+        "origin": origin,
+        "kind": kind,
+        "target": target,
+        "effect": effect,
+        "reach": reach,
+        "rule": rule,
+        "arguments": arguments,
+        "arguments_left_out": more,
+        "digest": digest,
+        "asked": approval.asked.to_string(),
+        "expires": approval.expires.to_string(),
+        "decided": approval.decided.as_ref().map(|decided| json!({
+            "at": decided.at.to_string(),
+            "by": decided.by,
+            "for": decided.span.map(Span::as_str),
+            "reason": decided.reason,
+        })),
+    })
+}

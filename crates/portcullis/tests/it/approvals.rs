@@ -1,0 +1,216 @@
+//! Calls that a person decides about: from the client, from the command line, and across a crash.
+
+use crate::support::{home, http, stdio, text};
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Returns a home in which every write is asked about, and calls wait for as long as given.
+fn asking(wait_secs: u64) -> Home {
+    let home = home();
+    home.configure(&format!(
+        "{UNHURRIED}[approvals]\nwait_secs = {wait_secs}\n[[policy]]\ntools = [\"workspace_write\"]\ndecision = \"ask\"\n"
+    ));
+    home
+}
+
+fn note(content: &str) -> Value {
+    json!({ "path": "note.md", "content": content })
+}
+
+/// Returns the ids of what waits, oldest first.
+async fn pending(home: &Home) -> Vec<String> {
+    let list = home.run(&["approvals", "--json"]).await.json();
+    list.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn decide(home: &Home, args: &[&str]) -> String {
+    let ran = home.run(&[&["approvals"], args].concat()).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.stdout
+}
+
+/// Told to come back, with the id; then the same call runs, once.
+async fn come_back_and_run(home: &Home, client: &mut McpClient) {
+    let told = client.call("workspace_write", note("one")).await;
+    let ids = pending(home).await;
+    let [id] = ids.as_slice() else { panic!("{ids:?}") };
+    assert_eq!(told["isError"], true);
+    assert!(text(&told).contains(&format!("is pending approval by a person; its id is {id}")), "{told}");
+    assert_eq!(client.call("workspace_write", note("one")).await, told, "the same question");
+
+    decide(home, &["approve", &id[..5]]).await;
+    let edited = client.call("workspace_write", note("One")).await;
+    assert!(text(&edited).contains("pending approval") && !text(&edited).contains(id), "{edited}");
+    assert!(!home.files().join("note.md").exists());
+    // Written in another order it is the same call.
+    let same = client.call("workspace_write", json!({ "content": "one", "path": "note.md" })).await;
+    assert_eq!(same["isError"], false, "{same}");
+    assert_eq!(std::fs::read_to_string(home.files().join("note.md")).unwrap(), "one");
+    let again = client.call("workspace_write", note("one")).await;
+    assert!(text(&again).contains("pending approval"), "one yes, one call: {again}");
+}
+
+#[tokio::test]
+async fn a_call_comes_back_for_its_approval_in_both_eras_and_on_both_transports() {
+    for revision in ["2025-06-18", "2026-07-28"] {
+        let home = asking(0);
+        let mut client = stdio(&home, revision);
+        if !client.is_newest() {
+            client.initialize(json!({})).await;
+        }
+        come_back_and_run(&home, &mut client).await;
+
+        let home = asking(0);
+        let hub = home.serve().await;
+        come_back_and_run(&home, &mut http(&hub, revision).await).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_call_says_so_and_runs_as_soon_as_it_is_approved() {
+    let home = asking(60);
+    let mut client = stdio(&home, "2025-06-18");
+    client.initialize(json!({})).await;
+    let params =
+        json!({ "name": "workspace_write", "arguments": note("x"), "_meta": { "progressToken": 7 } });
+    let call = client.begin("tools/call", params.clone()).await;
+    let progress = client.told("notifications/progress").await;
+    let ids = pending(&home).await;
+    assert_eq!(progress["params"]["progressToken"], 7);
+    assert!(progress["params"]["message"].as_str().unwrap().contains(&ids[0]), "{progress}");
+    decide(&home, &["approve", &ids[0]]).await;
+    let answer = client.answer(&json!(call)).await;
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+
+    // A no is told to the agent, with its reason, and holds.
+    let call = client.begin("tools/call", params).await;
+    let id = until("the question is asked", async || pending(&home).await.pop()).await;
+    decide(&home, &["reject", &id, "--reason", "not on a Sunday"]).await;
+    let answer = client.answer(&json!(call)).await;
+    assert!(text(&answer["result"]).contains("was not approved: not on a Sunday"), "{answer}");
+    let again = client.call("workspace_write", note("x")).await;
+    assert!(text(&again).contains("not on a Sunday"), "{again}");
+    assert!(pending(&home).await.is_empty(), "nobody is asked again at once");
+
+    // Both are in the record, with who decided.
+    let records = home.run(&["audit", "search", "--tool", "workspace_write", "--json"]).await.stdout;
+    assert!(records.contains("once by command line, user"), "{records}");
+}
+
+#[tokio::test]
+async fn what_waits_survives_the_hub_and_nothing_is_approved_by_its_end() {
+    let home = asking(60);
+    let mut client = stdio(&home, "2026-07-28");
+    client.begin("tools/call", json!({ "name": "workspace_write", "arguments": note("x") })).await;
+    let id = until("the question is asked", async || pending(&home).await.pop()).await;
+    client.process().signal(Signal::KILL);
+    client.process().end().await;
+    assert_eq!(pending(&home).await, [id.clone()]);
+
+    home.configure(&std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().replace("60", "0"));
+    let mut client = stdio(&home, "2026-07-28");
+    let told = client.call("workspace_write", note("x")).await;
+    assert!(text(&told).contains(&id), "{told}");
+    assert!(!home.files().join("note.md").exists());
+    decide(&home, &["approve", &id]).await;
+    // Approved, and killed before it is used: it still counts, and for one call.
+    client.process().signal(Signal::KILL);
+    client.process().end().await;
+    let mut client = stdio(&home, "2026-07-28");
+    assert_eq!(client.call("workspace_write", note("x")).await["isError"], false);
+    assert!(text(&client.call("workspace_write", note("x")).await).contains("pending approval"));
+}
+
+#[tokio::test]
+async fn a_yes_for_a_session_and_one_for_good() {
+    let home = asking(0);
+    let hub = home.serve().await;
+    let mut first = http(&hub, "2025-06-18").await;
+    first.call("workspace_write", note("1")).await;
+    decide(&home, &["approve", &pending(&home).await[0], "--session"]).await;
+    for content in ["1", "2", "1"] {
+        assert_eq!(first.call("workspace_write", note(content)).await["isError"], false);
+    }
+    let mut second = http(&hub, "2025-06-18").await;
+    assert!(text(&second.call("workspace_write", note("1")).await).contains("pending approval"));
+
+    let id = pending(&home).await.pop().unwrap();
+    let said = decide(&home, &["approve", &id, "--always"]).await;
+    assert!(said.contains("from now on; the rule is in"), "{said}");
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let (rule, asks) = (written.find("decision = \"allow\""), written.find("decision = \"ask\""));
+    assert!(rule.is_some() && rule < asks, "the new rule comes first:\n{written}");
+    // The one that waited runs at once; others when the hub has read the rule.
+    assert_eq!(second.call("workspace_write", note("1")).await["isError"], false);
+    let mut attempt = 0;
+    while second.call("workspace_write", note(&format!("try {attempt}"))).await["isError"] == true {
+        attempt += 1;
+        assert!(attempt < 200, "the rule is never read");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let mut third = http(&hub, "2026-07-28").await;
+    assert_eq!(third.call("workspace_write", note("3")).await["isError"], false);
+}
+
+/// A client of the newest revision is asked by a result; its answer counts for one call, however often it is sent.
+#[tokio::test]
+async fn an_answered_round_cannot_be_sent_again() {
+    let home = asking(60);
+    let mut client = stdio(&home, "2026-07-28");
+    let mut number = 1_000;
+    let mut send = async |extra: Value| {
+        number += 1;
+        let mut params = json!({ "name": "workspace_write", "arguments": note("x"), "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "0" },
+        }});
+        for (key, value) in extra.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        let id = json!(number);
+        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).await;
+        client.answer(&id).await["result"].take()
+    };
+    let asked = send(json!({})).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    let yes = json!({ "action": "accept", "content": { "approve": true } });
+    let round = json!({ "requestState": asked["requestState"], "inputResponses": { key: yes } });
+    let ran = send(round.clone()).await;
+    assert_eq!(ran["isError"], false, "{ran}");
+    let again = send(round.clone()).await;
+    assert_eq!(again["resultType"], "input_required", "the old answer is none to the new question: {again}");
+    assert_ne!(again["inputRequests"].as_object().unwrap().keys().next(), Some(key));
+    // Nor does a made-up answer count, under whatever key.
+    let new_key = again["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let made_up = send(json!({ "inputResponses": { new_key: yes } })).await;
+    assert_eq!(made_up["resultType"], "input_required", "{made_up}");
+}
+
+#[tokio::test]
+async fn commands_say_what_is_wrong() {
+    let home = asking(0);
+    let mut client = stdio(&home, "2026-07-28");
+    client.call("workspace_write", json!({ "path": "a.md", "content": "a\u{202e}b\u{200b}c" })).await;
+    let shown = home.run(&["approvals", "show", &pending(&home).await[0]]).await.stdout;
+    assert!(shown.contains(r"a\u{202e}b\u{200b}c") && !shown.contains('\u{202e}'), "{shown}");
+    for (args, code, said) in [
+        (&["show", "nope"][..], 1, "no approval has the id `nope`"),
+        (&["approve", "\u{202e}"], 1, r"no approval has the id `\u{202e}`"),
+        (&["approve"], 2, "required arguments were not provided"),
+        (&["approve", "x", "--session", "--always"], 2, "cannot be used with"),
+    ] {
+        let ran = home.run(&[&["approvals"], args].concat()).await;
+        assert!(ran.code == code && ran.stderr.contains(said), "{args:?}: {ran:?}");
+    }
+    std::fs::write(home.path().join("workspace/secure/approvals.json"), "{").unwrap();
+    let ran = home.run(&["approvals"]).await;
+    assert!(ran.code == 1 && ran.stderr.contains("approvals.json is damaged"), "{ran:?}");
+    let told = client.call("workspace_write", note("x")).await;
+    assert!(text(&told).contains("approvals cannot be kept"), "{told}");
+}

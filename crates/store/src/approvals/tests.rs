@@ -1,0 +1,242 @@
+use super::*;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+const LIVES: Lifetimes =
+    Lifetimes { pending: Duration::from_secs(1_000), approved: Duration::from_secs(100) };
+
+/// A clock that is moved by hand.
+struct HandClock(Mutex<Duration>);
+
+impl Clock for HandClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + *self.0.lock().unwrap()
+    }
+}
+
+struct Fixture {
+    dir: tempfile::TempDir,
+    clock: Arc<HandClock>,
+    store: Approvals,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(HandClock(Mutex::new(Duration::from_secs(1_790_000_000))));
+        let store = Approvals::open(dir.path(), clock.clone());
+        Fixture { dir, clock, store }
+    }
+
+    /// The same file, as another process has it.
+    fn elsewhere(&self) -> Approvals {
+        Approvals::open(self.dir.path(), self.clock.clone())
+    }
+
+    fn wait(&self, seconds: u64) {
+        *self.clock.0.lock().unwrap() += Duration::from_secs(seconds);
+    }
+
+    fn ask(&self, call: &Asked) -> String {
+        match self.store.ask(call, LIVES) {
+            Ok(Standing::Approved(approval)) => format!("approved {}", approval.id),
+            Ok(Standing::Rejected(approval)) => format!("rejected {}", approval.id),
+            Ok(Standing::Pending(approval)) => format!("pending {}", approval.id),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn pending_id(&self, call: &Asked) -> String {
+        self.ask(call).strip_prefix("pending ").unwrap().to_owned()
+    }
+
+    fn approve(&self, id: &str, span: Span) -> Result<Approval, ApprovalError> {
+        self.elsewhere().decide(id, Verdict::Approve(span), "a test", LIVES)
+    }
+}
+
+fn call(arguments: &str, effect: &str) -> Asked {
+    Asked {
+        digest: format!("digest of {arguments}"),
+        client: "ada".to_owned(),
+        origin: "client".to_owned(),
+        kind: "tool".to_owned(),
+        target: "stub_send".to_owned(),
+        effect: effect.to_owned(),
+        reach: "outside".to_owned(),
+        rule: "default:outside".to_owned(),
+        definition: "d1".to_owned(),
+        session: Some("s1".to_owned()),
+        arguments: arguments.to_owned(),
+        more: 0,
+    }
+}
+
+#[test]
+fn a_yes_counts_for_the_exact_call_and_for_one_time() {
+    let fixture = Fixture::new();
+    let (one, two) = (call("1", "create"), call("2", "create"));
+    let id = fixture.pending_id(&one);
+    assert_eq!(fixture.ask(&one), format!("pending {id}"), "asked once");
+    fixture.approve(&id[..4], Span::Once).unwrap();
+    assert!(fixture.ask(&two).starts_with("pending "), "an edited call asks again");
+    assert_eq!(fixture.ask(&one), format!("approved {id}"));
+    let again = fixture.ask(&one);
+    assert!(again.starts_with("pending ") && !again.ends_with(&id), "{again}");
+    assert_eq!(fixture.store.get(&id).unwrap().state, State::Used);
+}
+
+#[test]
+fn a_crash_loses_no_question_and_gives_no_answer() {
+    let fixture = Fixture::new();
+    let id = fixture.pending_id(&call("1", "create"));
+    // What a crash leaves: a new file that never took its place.
+    std::fs::write(fixture.dir.path().join("approvals.json.new"), b"{\"version\":1,\"appro").unwrap();
+    let after = fixture.elsewhere();
+    assert_eq!(after.pending().unwrap().iter().map(|a| a.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+    assert_eq!(after.get(&id).unwrap().state, State::Pending);
+    after.decide(&id, Verdict::Approve(Span::Once), "a test", LIVES).unwrap();
+    // Taken before the call acts: if the hub dies now, the call asks again.
+    assert_eq!(fixture.ask(&call("1", "create")), format!("approved {id}"));
+    assert!(matches!(fixture.elsewhere().ask(&call("1", "create"), LIVES), Ok(Standing::Pending(_))));
+}
+
+#[test]
+fn a_yes_for_a_session_ends_with_it_and_never_covers_what_destroys() {
+    let fixture = Fixture::new();
+    let first = call("1", "create");
+    let id = fixture.pending_id(&first);
+    fixture.approve(&id, Span::Session).unwrap();
+    for arguments in ["1", "2", "1"] {
+        assert_eq!(fixture.ask(&call(arguments, "create")), format!("approved {id}"));
+    }
+    for edit in [
+        (|call: &mut Asked| call.session = Some("s2".to_owned())) as fn(&mut Asked),
+        |call| call.session = None,
+        |call| call.definition = "d2".to_owned(),
+        |call| call.client = "bob".to_owned(),
+        |call| call.target = "stub_other".to_owned(),
+        |call| call.origin = "script".to_owned(),
+    ] {
+        let mut other = call("1", "create");
+        edit(&mut other);
+        other.digest = format!("{other:?}");
+        assert!(fixture.ask(&other).starts_with("pending "), "{other:?}");
+    }
+    let id = fixture.pending_id(&call("all", "destroy"));
+    let refused = fixture.approve(&id, Span::Session).unwrap_err();
+    assert!(matches!(refused, ApprovalError::SingleUse(_)), "{refused}");
+    fixture.approve(&id, Span::Once).unwrap();
+    assert_eq!(fixture.ask(&call("all", "destroy")), format!("approved {id}"));
+    assert!(fixture.ask(&call("all", "destroy")).starts_with("pending "));
+}
+
+#[test]
+fn questions_and_answers_expire() {
+    let fixture = Fixture::new();
+    let one = call("1", "create");
+    let id = fixture.pending_id(&one);
+    fixture.wait(1_001);
+    let late = fixture.approve(&id, Span::Once).unwrap_err();
+    assert!(matches!(late, ApprovalError::Expired(_)), "{late}");
+    assert_eq!(fixture.store.get(&id).unwrap().state_at(fixture.store.now()), "expired");
+    let id = fixture.pending_id(&one);
+    fixture.approve(&id, Span::Once).unwrap();
+    fixture.wait(101);
+    assert!(fixture.ask(&one).starts_with("pending "), "a yes that nobody used is over");
+}
+
+#[test]
+fn a_no_holds_for_a_while_and_can_become_a_yes() {
+    let fixture = Fixture::new();
+    let one = call("1", "create");
+    let id = fixture.pending_id(&one);
+    let no = Verdict::Reject { reason: Some("not today".to_owned()) };
+    fixture.store.decide(&id, no.clone(), "a test", LIVES).unwrap();
+    assert_eq!(fixture.ask(&one), format!("rejected {id}"));
+    assert!(fixture.store.decide(&id, no, "a test", LIVES).is_err());
+    fixture.approve(&id, Span::Once).unwrap();
+    assert_eq!(fixture.ask(&one), format!("approved {id}"));
+    let used = fixture.approve(&id, Span::Once).unwrap_err();
+    assert_eq!(used.to_string(), format!("`{id}` is used already"));
+
+    let id = fixture.pending_id(&one);
+    fixture.store.decide(&id, Verdict::Reject { reason: None }, "a test", LIVES).unwrap();
+    fixture.wait(10 * 60 + 1);
+    assert!(fixture.ask(&one).starts_with("pending "));
+}
+
+#[test]
+fn many_questions_have_a_bound_and_old_ones_are_forgotten() {
+    let fixture = Fixture::new();
+    for number in 0..PENDING_PER_CLIENT_MAX {
+        fixture.pending_id(&call(&number.to_string(), "create"));
+    }
+    assert!(matches!(fixture.store.ask(&call("more", "create"), LIVES), Err(ApprovalError::Full)));
+    let mut of_another = call("more", "create");
+    (of_another.client, of_another.digest) = ("bob".to_owned(), "bob's".to_owned());
+    assert!(fixture.ask(&of_another).starts_with("pending "), "others still can");
+    // The rest at once: one write each would take a while.
+    file::change(&fixture.store.live.file, fixture.store.now(), |approvals| {
+        let used = approvals[0].clone();
+        approvals.extend((0..2 * OVER_MAX).map(|number| Approval {
+            id: format!("used{number:04}"),
+            state: State::Used,
+            ..used.clone()
+        }));
+        Ok(())
+    })
+    .unwrap();
+    let list = fixture.store.list().unwrap();
+    assert_eq!(list.len(), PENDING_PER_CLIENT_MAX + 1 + OVER_MAX);
+    assert_eq!(list.last().unwrap().id, "used0999");
+}
+
+#[test]
+fn a_damaged_file_approves_nothing_and_is_left_alone() {
+    let fixture = Fixture::new();
+    let one = call("1", "create");
+    let id = fixture.pending_id(&one);
+    fixture.approve(&id, Span::Once).unwrap();
+    let path = fixture.dir.path().join("approvals.json");
+    let whole = std::fs::read(&path).unwrap();
+    for damage in [&whole[..whole.len() - 3], b"", b"{}", b"{\"version\":2,\"approvals\":[]}"] {
+        std::fs::write(&path, damage).unwrap();
+        assert!(matches!(fixture.store.ask(&one, LIVES), Err(ApprovalError::Damaged(_))));
+        assert!(fixture.store.health().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), damage);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(fixture.ask(&one), format!("approved {id}"));
+}
+
+#[test]
+fn two_that_want_the_same_yes_do_not_both_get_it() {
+    let fixture = Fixture::new();
+    let one = call("1", "create");
+    let id = fixture.pending_id(&one);
+    fixture.approve(&id, Span::Once).unwrap();
+    let took = std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| matches!(fixture.elsewhere().ask(&one, LIVES), Ok(Standing::Approved(_))))
+            })
+            .collect();
+        takers.into_iter().map(|taker| usize::from(taker.join().unwrap())).sum::<usize>()
+    });
+    assert_eq!(took, 1);
+}
+
+#[test]
+fn ids_are_found_by_their_beginning() {
+    let fixture = Fixture::new();
+    let ids: Vec<String> =
+        (0..40).map(|number| fixture.pending_id(&call(&number.to_string(), "create"))).collect();
+    // Forty ids over thirty-two first letters: two begin alike.
+    let twice = ids.iter().find(|id| ids.iter().filter(|other| other[..1] == id[..1]).count() > 1).unwrap();
+    assert!(matches!(fixture.store.get(&twice[..1]), Err(ApprovalError::Ambiguous(_))));
+    assert_eq!(fixture.store.get(twice).unwrap().id, *twice);
+    for unknown in ["", "nope", "../x", "\u{202e}"] {
+        assert!(matches!(fixture.store.get(unknown), Err(ApprovalError::Unknown(_))), "{unknown:?}");
+    }
+}
