@@ -1,11 +1,13 @@
 use super::*;
 use crate::authorize::Authorize;
 use crate::policy::Policy;
-use crate::testing::{Listener, Mood, call, gate, kind_of, told};
+use crate::testing::{Listener, Mood, StoppedClock, call, gate, kind_of, told};
+use std::sync::Arc;
 
 /// Calls a tool that destroys, with a client in the given mood. Returns the answer and what the client heard.
 async fn check(mood: Option<Mood>, line: &str) -> (String, String, usize) {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(Approve)]);
+    let (gate, world) =
+        gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock))), Box::new(Approve)]);
     let listener = Listener::new(mood);
     let mut call = call(line);
     call.ctx.peer = listener.clone();
@@ -42,7 +44,7 @@ async fn only_a_clear_yes_lets_the_call_act() {
         assert_eq!(acted, 0, "{no}");
     }
     // Without the layer nobody is asked.
-    let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default()))]);
+    let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock)))]);
     assert!(bare.call(call("stub_erase")).await.is_ok());
     assert_eq!(world.acted(), 1);
 }
@@ -66,7 +68,8 @@ async fn a_client_that_cannot_ask_learns_what_to_do() {
 
 #[tokio::test]
 async fn a_question_for_the_next_round_passes_as_it_is() {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(Approve)]);
+    let (gate, world) =
+        gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock))), Box::new(Approve)]);
     let mut call = call("stub_send");
     call.ctx.peer = Listener::new(Some(Mood::NextRound));
     let error = gate.call(call).await.unwrap_err();

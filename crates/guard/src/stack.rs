@@ -59,7 +59,7 @@ pub fn stack(
     let audit = AuditHandle::open(settings.audit, clock.clone()).map_err(GuardError::Audit)?;
     let metrics = Metrics::new();
     let rate = Rate::new(settings.rate, metrics.clone());
-    let policy = Authorize::new(settings.policy);
+    let policy = Authorize::new(settings.policy, clock.clone());
     let gate = Gate::new(
         registry,
         vec![

@@ -18,6 +18,9 @@ const RULES: &str = r#"## [[policy]]
 ## origins = ["client"]           # client, schedule, script, chat, admin
 ## effects = ["write", "destroy"] # read, create, write, destroy
 ## reach = "local"                # local or outside; both if left out
+## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
+## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
+## until = "2026-12-31T00:00:00Z" # the rule ends by itself
 ## decision = "ask"               # allow, ask or deny
 "#;
 
@@ -168,6 +171,11 @@ mod tests {
         # Seconds that calls under way get to finish when the hub stops.
         #shutdown_grace_secs = 10
 
+        # How the hub reads the clock.
+        [time]
+        # Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+        #timezone = "system"
+
         # Rules, first match wins; a call that no rule matches is decided by what it does.
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names
@@ -175,6 +183,9 @@ mod tests {
         ## origins = ["client"]           # client, schedule, script, chat, admin
         ## effects = ["write", "destroy"] # read, create, write, destroy
         ## reach = "local"                # local or outside; both if left out
+        ## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
+        ## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
+        ## until = "2026-12-31T00:00:00Z" # the rule ends by itself
         ## decision = "ask"               # allow, ask or deny
         "#);
     }
