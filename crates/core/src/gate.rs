@@ -59,6 +59,9 @@ impl<'a> Listing<'a> {
     }
 }
 
+/// Answers for one list whether its caller sees a thing.
+pub type Shows<'a> = Box<dyn Fn(&Listing<'_>) -> bool + 'a>;
+
 /// One guard on the road.
 pub trait Layer: Send + Sync {
     fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome>;
@@ -69,10 +72,12 @@ pub trait Layer: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the caller sees this in a list. What a layer refuses as unknown it must not show.
-    fn shows(&self, caller: &Caller, listing: &Listing<'_>) -> bool {
-        let _ = (caller, listing);
-        true
+    /// Returns what the caller sees in a list. What a layer refuses as unknown it must not show.
+    ///
+    /// Asked once per list, so that all of it is decided by the same rules at the same moment.
+    fn shows<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+        let _ = caller;
+        Box::new(|_| true)
     }
 }
 
@@ -103,7 +108,7 @@ impl Sight {
     /// Returns whether the caller may know of this address.
     pub fn sees_resource(&self, uri: &str) -> bool {
         let listing = Listing::of_read("resource", uri);
-        self.layers.iter().all(|layer| layer.shows(&self.caller, &listing))
+        self.layers.iter().all(|layer| layer.shows(&self.caller)(&listing))
     }
 }
 
@@ -140,27 +145,27 @@ impl Gate {
 
     pub fn tools(&self, caller: &Caller) -> Result<Vec<Arc<ToolDef>>, ToolError> {
         self.admits(caller)?;
-        let mut tools = self.registry.catalog().tools;
-        tools.retain(|tool| self.shows(caller, &Listing::of_tool(tool)));
+        let (mut tools, shows) = (self.registry.catalog().tools, self.shows(caller));
+        tools.retain(|tool| shows(&Listing::of_tool(tool)));
         Ok(tools)
     }
 
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
-        self.registry.tool(name).filter(|tool| self.shows(caller, &Listing::of_tool(tool)))
+        self.registry.tool(name).filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {
         self.admits(caller)?;
-        let mut prompts = self.registry.catalog().prompts;
-        prompts.retain(|prompt| self.shows(caller, &Listing::of_read("prompt", &prompt.name)));
+        let (mut prompts, shows) = (self.registry.catalog().prompts, self.shows(caller));
+        prompts.retain(|prompt| shows(&Listing::of_read("prompt", &prompt.name)));
         Ok(prompts)
     }
 
     pub fn templates(&self, caller: &Caller) -> Result<Vec<Arc<TemplateDef>>, ToolError> {
         self.admits(caller)?;
-        let mut templates = self.registry.catalog().templates;
-        templates.retain(|t| self.shows(caller, &Listing::of_read("resource", &t.uri_template)));
+        let (mut templates, shows) = (self.registry.catalog().templates, self.shows(caller));
+        templates.retain(|template| shows(&Listing::of_read("resource", &template.uri_template)));
         Ok(templates)
     }
 
@@ -178,14 +183,20 @@ impl Gate {
                 Err(_) => failed.push(ToolError::timeout(LIST_WITHIN)),
             }
         }
-        found.retain(|resource| self.sees_resource(caller, &resource.uri));
+        let shows = self.shows(caller);
+        found.retain(|resource| {
+            self.owns(&resource.uri) && shows(&Listing::of_read("resource", &resource.uri))
+        });
         Ok((found, failed))
     }
 
     /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.
     pub fn sees_resource(&self, caller: &Caller, uri: &str) -> bool {
+        self.owns(uri) && self.shows(caller)(&Listing::of_read("resource", uri))
+    }
+
+    fn owns(&self, uri: &str) -> bool {
         self.registry.knows(&Target::Resource(uri.to_owned()))
-            && self.shows(caller, &Listing::of_read("resource", uri))
     }
 
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.
@@ -193,7 +204,9 @@ impl Gate {
         self.layers.iter().try_for_each(|layer| layer.admits(caller))
     }
 
-    fn shows(&self, caller: &Caller, listing: &Listing<'_>) -> bool {
-        self.layers.iter().all(|layer| layer.shows(caller, listing))
+    /// Asks every layer once.
+    fn shows<'a>(&'a self, caller: &'a Caller) -> impl Fn(&Listing<'_>) -> bool + 'a {
+        let layers: Vec<Shows<'a>> = self.layers.iter().map(|layer| layer.shows(caller)).collect();
+        move |listing| layers.iter().all(|shows| shows(listing))
     }
 }

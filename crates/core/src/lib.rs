@@ -34,7 +34,7 @@ pub use error::{ErrorKind, Fault, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
-pub use gate::{Gate, Layer, Listing, Next, Permit, Sight};
+pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight};
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput,

@@ -174,6 +174,11 @@ impl Registry {
         self.inner.changes.subscribe()
     }
 
+    /// Returns what every tool is, seen by nobody in particular. What a caller sees is the gate's to say.
+    pub fn tools(&self) -> Vec<Arc<ToolDef>> {
+        self.inner.index.load().catalog.tools.clone()
+    }
+
     pub(crate) fn catalog(&self) -> Catalog {
         self.inner.index.load().catalog.clone()
     }

@@ -18,7 +18,10 @@ impl Fixture {
         let times = ApprovalTimes { wait, ..ApprovalTimes::default() };
         let desk = ApprovalDesk::open(dir.path(), times, Arc::new(StoppedClock));
         let approve = Approve::new(desk.clone(), Redactor::new(&[]).unwrap());
-        let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default())), Box::new(approve)]);
+        let (gate, world) = gate(vec![
+            Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock))),
+            Box::new(approve),
+        ]);
         Fixture { gate, world, desk, dir }
     }
 
@@ -93,7 +96,7 @@ async fn only_a_clear_yes_lets_the_call_act() {
         assert_eq!(fixture.world.acted(), 0, "{no}");
     }
     // Without the layer nobody is asked.
-    let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default()))]);
+    let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock)))]);
     assert!(bare.call(call("stub_erase")).await.is_ok());
     assert_eq!(world.acted(), 1);
 }

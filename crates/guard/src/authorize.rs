@@ -5,28 +5,59 @@
 
 use crate::policy::Policy;
 use arc_swap::ArcSwap;
-use portcullis_core::{BoxFuture, Call, Caller, Decision, Layer, Listing, Next, Outcome, ToolError};
+use jiff::Timestamp;
+use portcullis_core::{
+    BoxFuture, Call, Caller, Clock, Decision, Layer, Listing, Next, Outcome, Shows, ToolError,
+};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The policy in force. Cheap to clone; every clone is the same policy.
 #[derive(Clone)]
 pub struct Authorize {
     policy: Arc<ArcSwap<Policy>>,
+    replaced: Arc<Notify>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Authorize {
-    pub fn new(policy: Policy) -> Authorize {
-        Authorize { policy: Arc::new(ArcSwap::from_pointee(policy)) }
+    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Authorize {
+        Authorize { policy: Arc::new(ArcSwap::from_pointee(policy)), replaced: Arc::default(), clock }
     }
 
     /// Puts another policy in force. Calls that were decided already go on as they were.
     pub fn replace(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
+        self.replaced.notify_one();
     }
 
     /// Decides by the policy in force.
     pub fn decide(&self, caller: &Caller, listing: &Listing<'_>) -> Decision {
-        self.policy.load().decide(caller, listing)
+        self.policy.load().decide(caller, listing, self.now())
+    }
+
+    /// Returns which rules hold now, as far as the time is concerned.
+    pub(crate) fn in_force(&self) -> Vec<bool> {
+        self.policy.load().in_force(self.now())
+    }
+
+    /// Returns how long it takes until the time makes a rule begin or cease to hold.
+    pub(crate) fn until_change(&self) -> Option<Duration> {
+        let now = self.now();
+        let change = self.policy.load().next_change(now)?;
+        Some(change.duration_since(now).unsigned_abs())
+    }
+
+    /// Resolves when the policy was replaced. For one listener.
+    pub(crate) async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+
+    /// A clock that stands outside of the years 1 to 9999 counts as one that stands at the end of them: what was
+    /// allowed for a while is not allowed any more.
+    fn now(&self) -> Timestamp {
+        Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -50,8 +81,9 @@ impl Layer for Authorize {
         next.run(call)
     }
 
-    fn shows(&self, caller: &Caller, listing: &Listing<'_>) -> bool {
-        !matches!(self.decide(caller, listing), Decision::Deny { .. })
+    fn shows<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+        let (policy, now) = (self.policy.load_full(), self.now());
+        Box::new(move |listing| !matches!(policy.decide(caller, listing, now), Decision::Deny { .. }))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::policy::{Rule, Verdict};
-use crate::testing::{call, call_by, caller, client, gate, kind_of, scope, told};
+use crate::policy::{Rule, Verdict, When};
+use crate::testing::{StoppedClock, call, call_by, caller, client, gate, kind_of, scope, told};
 use portcullis_core::{Effect, EffectSet, ErrorKind, Origin, Pattern, Reach};
 
 fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
@@ -11,12 +11,14 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
         origins: None,
         effects: None,
         reach: None,
+        when: When::default(),
         decision,
     }
 }
 
 fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: Reach) -> String {
-    let decision = policy.decide(caller, &Listing { kind: "tool", name, effect, reach });
+    let decision =
+        policy.decide(caller, &Listing { kind: "tool", name, effect, reach }, Timestamp::UNIX_EPOCH);
     format!("{} by {}", decision.as_str(), decision.rule())
 }
 
@@ -50,6 +52,7 @@ fn the_first_rule_that_matches_wins() {
             rule("policy[4]", &["a_b"], Verdict::Allow),
             rule("policy[5]", &["a_b"], Verdict::Deny),
         ],
+        ..Policy::default()
     };
     let schedule = Caller { origin: Origin::Schedule, ..caller("ada") };
     for (who, name, effect, reach, expected) in [
@@ -66,7 +69,7 @@ fn the_first_rule_that_matches_wins() {
 
 #[test]
 fn no_rule_widens_a_clients_scope() {
-    let policy = Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Allow)] };
+    let policy = Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Allow)], ..Policy::default() };
     let reader = client("r", scope(&["a_*"], EffectSet::NONE.with(Effect::Read)));
     for (name, effect, expected) in [
         ("a_b", Effect::Read, "allow by policy[0]"),
@@ -89,8 +92,11 @@ fn anatomy(outcome: &Outcome) -> String {
 
 #[tokio::test]
 async fn what_is_hidden_looks_like_what_does_not_exist() {
-    let policy = Policy { rules: vec![rule("policy[0]", &["stub_*", "stub://*"], Verdict::Deny)] };
-    let (guarded, world) = gate(vec![Box::new(Authorize::new(policy))]);
+    let policy = Policy {
+        rules: vec![rule("policy[0]", &["stub_*", "stub://*"], Verdict::Deny)],
+        ..Policy::default()
+    };
+    let (guarded, world) = gate(vec![Box::new(Authorize::new(policy, Arc::new(StoppedClock)))]);
     for (hidden, unknown) in [
         ("stub_read", "none_read"),
         ("stub_erase", "none_erase"),
@@ -118,8 +124,9 @@ async fn lists_and_calls_agree() {
             rule("policy[0]", &["stub_read", "stub://a", "stub_greet"], Verdict::Deny),
             rule("policy[1]", &["stub_write"], Verdict::Ask),
         ],
+        ..Policy::default()
     };
-    let (gate, _) = gate(vec![Box::new(Authorize::new(policy))]);
+    let (gate, _) = gate(vec![Box::new(Authorize::new(policy, Arc::new(StoppedClock)))]);
     let narrow = client("narrow", scope(&["stub_l*", "stub://b"], EffectSet::NONE.with(Effect::Read)));
     for who in [caller("ada"), narrow] {
         let listed: Vec<_> = gate.tools(&who).unwrap().iter().map(|tool| tool.name.clone()).collect();
@@ -136,17 +143,17 @@ async fn lists_and_calls_agree() {
 
 #[tokio::test]
 async fn a_new_policy_is_in_force_at_once() {
-    let policy = Authorize::new(Policy::default());
+    let policy = Authorize::new(Policy::default(), Arc::new(StoppedClock));
     let (gate, _) = gate(vec![Box::new(policy.clone())]);
     assert_eq!(told(&gate.call(call("stub_read")).await), "ok: did ");
-    policy.replace(Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Deny)] });
+    policy.replace(Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Deny)], ..Policy::default() });
     assert_eq!(told(&gate.call(call("stub_read")).await), "unknown: Unknown tool: stub_read");
     assert!(gate.tools(&caller("ada")).unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_decision_is_left_for_others_and_cannot_be_brought_along() {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default()))]);
+    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock)))]);
     let erase = call("stub_erase");
     let trail = erase.trail.clone();
     gate.call(erase).await.unwrap();

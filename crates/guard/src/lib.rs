@@ -23,7 +23,10 @@ pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
 pub use metrics::{Metrics, OpenSession};
-pub use policy::{Policy, Rule, Verdict};
+pub use policy::{
+    Days, Explanation, Hours, Part, Policy, Rule, Verdict, When, announce_windows, default_for,
+};
 pub use rate::{Rate, RateSettings};
 pub use redact::{RedactError, Redactor, Scrubber, TokenShapes};
 pub use stack::{GuardError, GuardSettings, Handles, stack};
+pub use validate::check_arguments;

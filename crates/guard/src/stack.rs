@@ -66,7 +66,7 @@ pub fn stack(
     let approvals = ApprovalDesk::open(&settings.approvals_dir, settings.approval_times, clock.clone());
     let metrics = Metrics::new();
     let rate = Rate::new(settings.rate, metrics.clone());
-    let policy = Authorize::new(settings.policy);
+    let policy = Authorize::new(settings.policy, clock.clone());
     let gate = Gate::new(
         registry,
         vec![

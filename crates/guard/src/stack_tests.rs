@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{Rule, Verdict};
+use crate::policy::{Rule, Verdict, When};
 use crate::testing::{
     Listener, Mood, StoppedClock, World, call, call_by, caller, client, gate, registry, scope, told,
 };
@@ -28,7 +28,9 @@ fn times() -> ApprovalTimes {
 fn hidden(tools: &[&str]) -> Policy {
     let (name, decision) = ("policy[0]".to_owned(), Verdict::Deny);
     let (clients, tools) = (Pattern::any(), Pattern::new(tools).unwrap());
-    Policy { rules: vec![Rule { name, clients, tools, origins: None, effects: None, reach: None, decision }] }
+    let when = When::default();
+    let rule = Rule { name, clients, tools, origins: None, effects: None, reach: None, when, decision };
+    Policy { rules: vec![rule], ..Policy::default() }
 }
 
 fn hub(policy: Policy) -> Hub {

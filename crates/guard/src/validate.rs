@@ -6,7 +6,7 @@
 mod explain;
 
 use jsonschema::{PatternOptions, Validator};
-use portcullis_core::{ArgumentCheck, BoxFuture, Call, Layer, Next, Outcome, ToolError};
+use portcullis_core::{ArgumentCheck, Arguments, BoxFuture, Call, Layer, Next, Outcome, ToolDef, ToolError};
 use serde_json::Value;
 
 /// How many misfits are told. A model mends these and sees the rest in the next round.
@@ -33,9 +33,16 @@ impl Layer for Validate {
 }
 
 fn check(call: &Call) -> Result<(), ToolError> {
-    let arguments = call.arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
-    // Resources, prompts and completions have no schema: their providers say themselves what they need.
-    let Some(tool) = call.tool() else { return Ok(()) };
+    let Some(tool) = call.tool() else {
+        // Resources, prompts and completions have no schema: their providers say themselves what they need.
+        return call.arguments.value().map(|_| ()).map_err(|reason| invalid(&[reason.to_owned()]));
+    };
+    check_arguments(tool, &call.arguments)
+}
+
+/// Says whether a tool takes these arguments. Every call is checked so.
+pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), ToolError> {
+    let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
     let check = tool.check_with(compile).map_err(|reason| {
         ToolError::unavailable(format!("the schema of tool `{}` cannot be understood", tool.name))
             .hint("an administrator can report this to whoever offers the tool")

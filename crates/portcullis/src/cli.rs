@@ -1,5 +1,9 @@
 //! The command line.
 
+mod policy;
+
+pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
+
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use portcullis_core::Effect;
@@ -39,6 +43,7 @@ Examples:
   portcullis tools call workspace_list '{}'       call a tool from here
   portcullis secrets set GITHUB_TOKEN --grant api.github.com
                                                   keep a secret for one place, out of everything else
+  portcullis policy test laptop workspace_write   may it, and by which rule
   portcullis doctor                               what works and what does not
 
 Environment:
@@ -66,6 +71,8 @@ pub enum Command {
     Tools(ToolsArgs),
     /// Say who may call, and what
     Clients(ClientsArgs),
+    /// Show the rules, or explain what they make of a call
+    Policy(PolicyArgs),
     /// Keep values that agents may use and nobody may read
     Secrets(SecretsArgs),
     /// Decide about calls that wait for a person

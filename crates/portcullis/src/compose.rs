@@ -9,7 +9,7 @@ use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
 };
 use portcullis_guard::{
-    ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict,
+    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict,
 };
 use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
@@ -121,6 +121,25 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     Ok(gate.tools(&caller)?)
 }
 
+fn tools(config: &Config) -> ToolsConfig {
+    ToolsConfig {
+        workspace_root: config.workspace.data_dir(),
+        prompts_dir: config.prompts.path.clone(),
+        workspace: config.workspace.enabled,
+        memory: config.memory.enabled,
+    }
+}
+
+/// Returns the native tools of a configuration, seen by nobody in particular. Touches none of its data.
+pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
+    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config) };
+    let registry = Registry::default();
+    portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(registry.tools())
+}
+
 /// Puts the guards before the native tools.
 fn guarded(
     config: &Config,
@@ -128,13 +147,7 @@ fn guarded(
     secrets: Vec<(String, Secret<String>)>,
     clock: Arc<dyn Clock>,
 ) -> Result<(Gate, Handles)> {
-    let tools = ToolsConfig {
-        workspace_root: config.workspace.data_dir(),
-        prompts_dir: config.prompts.path.clone(),
-        workspace: config.workspace.enabled,
-        memory: config.memory.enabled,
-    };
-    portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+    portcullis_tools::register(&tools(config), &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     let settings = GuardSettings {
         rate: rate(config),
         policy: policy(config),
@@ -178,7 +191,16 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
     tokio::spawn(secrets::watch(live, secure, hub.clone()));
+    tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(Composed { hub, identity, handles, health, changes })
+}
+
+/// Tells clients when the time changes what they may see, until the hub closes.
+async fn watch_windows(policy: Authorize, changes: Changes, hub: Arc<Hub>) {
+    tokio::select! {
+        () = hub.closed() => {}
+        () = portcullis_guard::announce_windows(policy, changes) => {}
+    }
 }
 
 /// Returns what must be masked. A store that cannot be opened has nothing to tell, and the hub goes on without it:
@@ -220,7 +242,7 @@ pub(crate) fn allowed(address: SocketAddr, config: &Config) -> Allowed {
     Allowed::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
 }
 
-fn local_client(config: &Config) -> Arc<Client> {
+pub(crate) fn local_client(config: &Config) -> Arc<Client> {
     Arc::new(Client { name: config.stdio.client.clone(), scope: config.stdio.scope.clone() })
 }
 
@@ -238,7 +260,7 @@ pub(crate) fn approval_times(config: &Config) -> ApprovalTimes {
     ApprovalTimes { wait: approvals.wait, lifetimes }
 }
 
-fn policy(config: &Config) -> Policy {
+pub(crate) fn policy(config: &Config) -> Policy {
     let rules = config.policy.iter().enumerate().map(|(at, rule)| Rule {
         name: format!("policy[{at}]"),
         clients: rule.clients.clone(),
@@ -246,13 +268,14 @@ fn policy(config: &Config) -> Policy {
         origins: Some(rule.origins.clone()),
         effects: Some(rule.effects),
         reach: rule.reach,
+        when: rule.when,
         decision: match rule.decision {
             config::Verdict::Allow => Verdict::Allow,
             config::Verdict::Ask => Verdict::Ask,
             config::Verdict::Deny => Verdict::Deny,
         },
     });
-    Policy { rules: rules.collect() }
+    Policy { rules: rules.collect(), zone: config.time.zone.clone() }
 }
 
 fn limits(config: &Config) -> HubLimits {

@@ -10,14 +10,18 @@ mod example;
 mod meaning;
 mod problem;
 mod read;
+mod time;
 mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
 pub use example::example;
 pub use problem::{ConfigErrors, Problem};
+pub(crate) use time::moment;
 
+use jiff::tz::TimeZone;
 use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_guard::When;
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -63,6 +67,7 @@ pub struct Config {
     pub stdio: Stdio,
     pub limits: Limits,
     pub approvals: Approvals,
+    pub time: Time,
     /// First match wins.
     pub policy: Vec<Rule>,
     /// What it was made from, to compare two configurations key by key.
@@ -148,6 +153,11 @@ pub struct Approvals {
     pub approved: Duration,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Time {
+    pub zone: TimeZone,
+}
+
 /// One rule of the policy. It matches when every part does.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -157,7 +167,10 @@ pub struct Rule {
     pub effects: EffectSet,
     /// `None` is any.
     pub reach: Option<Reach>,
+    pub when: When,
     pub decision: Verdict,
+    /// Where it stands in the file, if the file's format tells.
+    pub line: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,10 +225,13 @@ impl Config {
     ) -> Result<(Config, Vec<String>), ConfigErrors> {
         let (mut written, mut findings) = check::check(&document.value)?;
         let port_problem = override_port(&mut written, env).err();
-        let (config, more) = meaning::meaning(written, home, env);
+        let (mut config, more) = meaning::meaning(written, home, env);
         // A key that was left out for its shape has its default here, which is not what the user wrote.
         findings.extend(more);
         if findings.is_empty() && port_problem.is_none() {
+            for (index, rule) in config.policy.iter_mut().enumerate() {
+                rule.line = document.line(&format!("/policy/{index}"));
+            }
             let warnings = config.warnings(place);
             return Ok((config, warnings));
         }

@@ -32,7 +32,7 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
-/// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration.
+/// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration; `policy test` has two more.
 pub fn run(cli: Cli) -> ExitCode {
     let json = cli.json;
     match dispatch(cli) {
@@ -66,6 +66,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor => commands::doctor::run(home, cli.json),
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
+        Command::Policy(args) => commands::policy::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
         Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
         Command::Audit(args) => commands::audit::run(home, args, cli.json),

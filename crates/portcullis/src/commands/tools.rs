@@ -50,14 +50,20 @@ fn effect(tool: &Value) -> &'static str {
     }
 }
 
-async fn call(link: &mut Link, name: &str, arguments: &str, as_json: bool) -> Result<ExitCode> {
+/// Reads arguments as they are given on the command line; `-` is standard input.
+pub(super) fn read_arguments(arguments: &str) -> Result<Value> {
     let mut text = arguments.to_owned();
     if arguments == "-" {
         text.clear();
         std::io::stdin().take(ARGUMENTS_BYTES_MAX).read_to_string(&mut text).context("standard input")?;
     }
-    let arguments = portcullis_core::json::parse_strict(&text)
+    let value = portcullis_core::json::parse_strict(&text)
         .map_err(|error| BadUsage(format!("the arguments are not a JSON object: {error}")))?;
+    Ok(value)
+}
+
+async fn call(link: &mut Link, name: &str, arguments: &str, as_json: bool) -> Result<ExitCode> {
+    let arguments = read_arguments(arguments)?;
     let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
     let failed = result["isError"].as_bool().unwrap_or(false);
     if as_json {

@@ -18,6 +18,9 @@ const RULES: &str = r#"## [[policy]]
 ## origins = ["client"]           # client, schedule, script, chat, admin
 ## effects = ["write", "destroy"] # read, create, write, destroy
 ## reach = "local"                # local or outside; both if left out
+## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
+## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
+## until = "2026-12-31T00:00:00Z" # the rule ends by itself
 ## decision = "ask"               # allow, ask or deny
 "#;
 
@@ -177,6 +180,11 @@ mod tests {
         # Seconds within which a call that was approved has to be made.
         #approved_secs = 3600
 
+        # How the hub reads the clock.
+        [time]
+        # Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+        #timezone = "system"
+
         # Rules, first match wins; a call that no rule matches is decided by what it does.
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names
@@ -184,6 +192,9 @@ mod tests {
         ## origins = ["client"]           # client, schedule, script, chat, admin
         ## effects = ["write", "destroy"] # read, create, write, destroy
         ## reach = "local"                # local or outside; both if left out
+        ## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
+        ## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
+        ## until = "2026-12-31T00:00:00Z" # the rule ends by itself
         ## decision = "ask"               # allow, ask or deny
         "#);
     }

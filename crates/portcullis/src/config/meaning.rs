@@ -1,12 +1,15 @@
 //! From what was written to what it means.
 
 use super::problem::Finding;
+use super::time;
 use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
 use super::{
     Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
-    Rule, Stdio, Verdict, Workspace,
+    Rule, Stdio, Time, Verdict, Workspace,
 };
+use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
+use portcullis_guard::{Days, When};
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ struct Checks<'a> {
 /// Reads the meaning. The result is good only if there are no findings.
 pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (Config, Vec<Finding>) {
     let mut checks = Checks { home, env, findings: Vec::new() };
+    let zone = checks.zone(&written.time.timezone);
     let config = Config {
         http: checks.http(&written.http),
         rate_limit: RateLimit {
@@ -42,7 +46,13 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
             pending: Duration::from_secs(written.approvals.pending_secs),
             approved: Duration::from_secs(written.approvals.approved_secs),
         },
-        policy: written.policy.iter().enumerate().map(|(index, rule)| checks.rule(index, rule)).collect(),
+        policy: written
+            .policy
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| checks.rule(index, rule, &zone))
+            .collect(),
+        time: Time { zone },
         written,
     };
     (config, checks.findings)
@@ -106,13 +116,43 @@ impl Checks<'_> {
         }
     }
 
-    fn rule(&mut self, index: usize, rule: &written::Rule) -> Rule {
+    fn zone(&mut self, name: &str) -> TimeZone {
+        time::zone(name).unwrap_or_else(|expected| {
+            self.unexpected("/time/timezone", name, &expected);
+            TimeZone::UTC
+        })
+    }
+
+    fn when(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> When {
+        let mut when = When::default();
+        if let Some(text) = &rule.hours {
+            when.hours = time::hours(text)
+                .map_err(|expected| self.unexpected(&format!("/policy/{index}/hours"), text, &expected))
+                .ok();
+        }
+        for (at, text) in rule.days.iter().flatten().enumerate() {
+            match time::days(text) {
+                Ok(days) => when.days = Some(when.days.unwrap_or(Days::NONE).with(days)),
+                Err(expected) => self.unexpected(&format!("/policy/{index}/days/{at}"), text, &expected),
+            }
+        }
+        if let Some(text) = &rule.until {
+            when.until = time::moment(text, zone)
+                .map_err(|expected| self.unexpected(&format!("/policy/{index}/until"), text, &expected))
+                .ok();
+        }
+        when
+    }
+
+    fn rule(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> Rule {
         Rule {
             tools: self.pattern(&format!("/policy/{index}/tools"), &rule.tools),
             clients: self.pattern(&format!("/policy/{index}/clients"), &rule.clients),
             origins: rule.origins.iter().copied().map(origin).collect(),
             effects: effects(&rule.effects),
             reach: rule.reach.map(reach),
+            when: self.when(index, rule, zone),
+            line: None,
             decision: verdict(rule.decision),
         }
     }

@@ -155,7 +155,11 @@ fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) 
     match value.get_ref() {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
-        DeValue::Datetime(_) => refuse("a date, and no setting is one".to_owned()),
+        // TOML has a notation of its own for the one setting that is a time.
+        DeValue::Datetime(time) if is_time(pointer) => Value::String(time.to_string()),
+        DeValue::Datetime(_) => {
+            refuse("a date or time without quotes, which only `until` of a rule may be".to_owned())
+        }
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Number(number.into()),
             Err(_) => refuse(format!("{}, which is too large a number", printable(&number.to_string()))),
@@ -175,6 +179,10 @@ fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) 
         }
         DeValue::Table(table) => from_table(table, pointer, note),
     }
+}
+
+fn is_time(pointer: &str) -> bool {
+    pointer.starts_with("/policy/") && pointer.ends_with("/until")
 }
 
 fn parse_yaml(text: &str) -> Result<Document, Vec<Fault>> {

@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 12] = [
+const LIVE: [&str; 13] = [
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",
@@ -14,6 +14,7 @@ const LIVE: [&str; 12] = [
     "approvals.wait_secs",
     "approvals.pending_secs",
     "approvals.approved_secs",
+    "time.timezone",
     "policy",
 ];
 
@@ -97,9 +98,14 @@ fn every_key_is_understood() {
         origins = ["client", "script"]
         effects = ["write"]
         reach = "local"
+        hours = "22:00-06:00"
+        days = ["mon-wed", "fri"]
+        until = 2026-12-31T12:00:00
         decision = "ask"
         [[policy]]
         decision = "deny"
+        [time]
+        timezone = "Europe/Vienna"
         "#,
     );
     assert_eq!(config.http.listen, "[::1]:4000".parse().unwrap());
@@ -116,6 +122,14 @@ fn every_key_is_understood() {
         (&[Origin::Client, Origin::Script][..], Some(Reach::Local))
     );
     assert_eq!((first.decision, second.decision), (Verdict::Ask, Verdict::Deny));
+    let When { hours, days, until } = first.when;
+    assert_eq!(hours.unwrap().to_string(), "22:00-06:00");
+    assert_eq!(days.unwrap().to_string(), "mon,tue,wed,fri");
+    // Noon in Vienna.
+    assert_eq!(until, Some("2026-12-31T11:00:00Z".parse().unwrap()));
+    assert!(second.when.is_always());
+    assert_eq!(config.time.zone.iana_name(), Some("Europe/Vienna"));
+    assert_eq!((first.line, second.line), (Some(24), Some(34)));
     assert!(second.tools.matches("anything") && second.clients.matches("anyone"));
     assert_eq!((second.effects, second.reach, second.origins.len()), (EffectSet::ALL, None, 5));
 }
@@ -176,7 +190,59 @@ x = 1
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
     portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `limits`, `approvals` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `limits`, `approvals`, `time` or `policy`
+    "#);
+}
+
+#[test]
+fn times_that_are_none_are_named() {
+    insta::assert_snapshot!(check(r#"
+[[policy]]
+hours = "22-06"
+days = ["monday", "mon", "Sat-Sunday", "holidays"]
+until = "2026-12-31"
+decision = "ask"
+[[policy]]
+hours = "08:00-08:00"
+days = []
+until = "2026-02-30T00:00:00Z"
+decision = "ask"
+[[policy]]
+hours = 22
+day = ["mon"]
+until = "2026-12-31T00:00[Europe/Vienna]"
+decision = "ask"
+[time]
+timezone = "Europe/Viena"
+"#), @r#"
+    portcullis.toml:3: `policy[0].hours` is "22-06", expected two different times like "22:00-06:00"
+    portcullis.toml:4: `policy[0].days[0]` is "monday", expected one of mon, tue, wed, thu, fri, sat, sun or a range of them; did you mean `mon`?
+    portcullis.toml:4: `policy[0].days[2]` is "Sat-Sunday", expected one of mon, tue, wed, thu, fri, sat, sun or a range of them; did you mean `sat-sun`?
+    portcullis.toml:4: `policy[0].days[3]` is "holidays", expected one of mon, tue, wed, thu, fri, sat, sun or a range like mon-fri
+    portcullis.toml:5: `policy[0].until` is "2026-12-31", expected a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00
+    portcullis.toml:8: `policy[1].hours` is "08:00-08:00", expected two different times like "22:00-06:00"
+    portcullis.toml:9: `policy[1].days` is an empty list, expected at least one entry, in a list like ["mon-fri"]
+    portcullis.toml:10: `policy[1].until` is "2026-02-30T00:00:00Z", expected a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00
+    portcullis.toml:13: `policy[2].hours` is 22, expected text like "22:00-06:00"
+    portcullis.toml:14: `policy[2].day` is not a setting; did you mean `days`?
+    portcullis.toml:15: `policy[2].until` is "2026-12-31T00:00[Europe/Vienna]", expected a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00
+    portcullis.toml:18: `time.timezone` is "Europe/Viena", expected system or a time zone; did you mean `Europe/Vienna`?
+    "#);
+    insta::assert_snapshot!([
+        check("[[policy]]\nuntil = 12:00:00\ndecision = 'ask'\n"),
+        check("[[policy]]\nuntil = 2026-12-31\ndecision = 'ask'\n[time]\ntimezone = 'Nowhere'\n"),
+        check("[time]\ntimzone = 'UTC'\n"),
+        check(&format!("[time]\ntimezone = '{}'\n", "x".repeat(5_000))).chars().take(60).collect(),
+        check_file("portcullis.yaml", "policy:\n  - until: 2026-12-31T00:00\n    days: [sun]\n    decision: ask\n", &[]),
+        check_file("portcullis.json", r#"{"policy": [{"hours": "8-9", "decision": "ask"}]}"#, &[]),
+    ].join("\n"), @r#"
+    portcullis.toml:2: `policy[0].until` is "12:00:00", expected a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00
+    portcullis.toml:2: `policy[0].until` is "2026-12-31", expected a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00
+    portcullis.toml:5: `time.timezone` is "Nowhere", expected system or a time zone like Europe/Vienna
+    portcullis.toml:2: `time.timzone` is not a setting; did you mean `timezone`?
+    portcullis.toml:2: `time.timezone` is "xxxxxxxxxxxxxxxxxxxxx
+    fine
+    portcullis.json: `policy[0].hours` is "8-9", expected two different times like "22:00-06:00"
     "#);
 }
 
@@ -238,7 +304,7 @@ fn broken_files() {
     portcullis.toml:3: `limits.in_flight_max` is inf, expected a finite number
     portcullis.toml:2: `rate_limit.burst` is 2.5, expected a whole number, 1 to 1000000
     portcullis.toml:3: `rate_limit.requests_per_second` is -1, expected 1 to 1000000
-    portcullis.toml:1: `memory.enabled` is a date, and no setting is one
+    portcullis.toml:1: `memory.enabled` is a date or time without quotes, which only `until` of a rule may be
     portcullis.yaml:3: key `listen` is given twice
     portcullis.yaml:1: unclosed bracket '['
     portcullis.yaml: expected a table of settings

@@ -29,6 +29,8 @@ pub(super) struct Written {
     pub(super) limits: Limits,
     /// How long a person may take to decide about a call that has to be asked about.
     pub(super) approvals: Approvals,
+    /// How the hub reads the clock.
+    pub(super) time: Time,
     /// Rules, first match wins; a call that no rule matches is decided by what it does.
     pub(super) policy: Vec<Rule>,
 }
@@ -149,6 +151,14 @@ pub(super) struct Approvals {
     pub(super) approved_secs: u64,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Time {
+    /// Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+    #[schemars(length(min = 1), example = &"Europe/Vienna")]
+    pub(super) timezone: String,
+}
+
 /// One rule. It matches a call when all that it names match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -173,6 +183,18 @@ pub(super) struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReachName")]
     pub(super) reach: Option<ReachName>,
+    /// Time of day at which the rule holds; the end is not part of it, and may be on the next day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"22:00-06:00")]
+    pub(super) hours: Option<String>,
+    /// Days on which the rule holds, or on which its hours begin: mon to sun, or ranges of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>", length(min = 1), example = ["mon-fri"])]
+    pub(super) days: Option<Vec<String>>,
+    /// When the rule ends by itself: a date and time, in the hub's time zone if it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"2026-12-31T00:00:00Z")]
+    pub(super) until: Option<String>,
     /// What happens: allow, ask (a person decides) or deny.
     pub(super) decision: DecisionName,
 }
@@ -298,6 +320,12 @@ impl Default for Approvals {
             pending_secs: 24 * 60 * 60,
             approved_secs: 60 * 60,
         }
+    }
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Time { timezone: "system".to_owned() }
     }
 }
 

@@ -108,7 +108,7 @@ async fn what_waits_survives_the_hub_and_nothing_is_approved_by_its_end() {
     let id = until("the question is asked", async || pending(&home).await.pop()).await;
     client.process().signal(Signal::KILL);
     client.process().end().await;
-    assert_eq!(pending(&home).await, [id.clone()]);
+    assert_eq!(pending(&home).await, std::slice::from_ref(&id));
 
     home.configure(&std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().replace("60", "0"));
     let mut client = stdio(&home, "2026-07-28");

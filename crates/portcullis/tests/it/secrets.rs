@@ -42,7 +42,11 @@ impl User {
 
     fn run_with(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self.command(args).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        match child.stdin.take().unwrap().write_all(input.as_bytes()) {
+            // A command that refuses its arguments does not read on.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe),
+            Ok(()) => {}
+        }
         Ran::of(child.wait_with_output().unwrap())
     }
 

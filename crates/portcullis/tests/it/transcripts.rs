@@ -1,7 +1,7 @@
 //! Calls through the gate: what the client gets, what is recorded, what is counted.
 
 use portcullis_core::{Effect, EffectSet, Pattern, Scope};
-use portcullis_guard::{Policy, RateSettings, Rule, Verdict};
+use portcullis_guard::{Policy, RateSettings, Rule, Verdict, When};
 use portcullis_testkit::BoxedRules;
 use portcullis_testkit::transcript::check;
 use std::num::NonZeroU32;
@@ -15,9 +15,10 @@ fn rule(tools: &str, decision: Verdict) -> BoxedRules {
         origins: None,
         effects: None,
         reach: None,
+        when: When::default(),
         decision,
     };
-    BoxedRules { policy: Policy { rules: vec![rule] }, ..BoxedRules::default() }
+    BoxedRules { policy: Policy { rules: vec![rule], ..Policy::default() }, ..BoxedRules::default() }
 }
 
 #[tokio::test]

@@ -1,0 +1,146 @@
+//! `portcullis policy`: the rules, and what they make of a call.
+
+mod test;
+
+use super::{Opened, open};
+use crate::cli::{PolicyArgs, PolicyCommand};
+use crate::compose;
+use crate::config::{Config, Loaded};
+use crate::print;
+use anyhow::Result;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock};
+use portcullis_guard::{Policy, Rule, Verdict, default_for};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Result<ExitCode> {
+    let Opened { loaded, .. } = open(home)?;
+    match args.command.unwrap_or(PolicyCommand::List) {
+        PolicyCommand::List => list(&loaded, as_json),
+        PolicyCommand::Test(args) => test::run(&loaded, args, as_json),
+    }
+}
+
+fn now() -> Result<Timestamp> {
+    Ok(Timestamp::try_from(SystemClock.now())?)
+}
+
+/// Says where in the file a rule stands.
+fn place(loaded: &Loaded, at: usize) -> Option<String> {
+    let name = loaded.path.as_ref()?.file_name()?.to_string_lossy().into_owned();
+    Some(match loaded.config.policy.get(at)?.line {
+        Some(line) => format!("{name}:{line}"),
+        None => name,
+    })
+}
+
+fn zone_name(zone: &TimeZone) -> &str {
+    zone.iana_name().unwrap_or("the machine's zone")
+}
+
+fn effects(effects: EffectSet) -> Vec<&'static str> {
+    effects.iter().map(Effect::as_str).collect()
+}
+
+/// What holds where no rule matches: its name, what it says, and about what.
+fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
+    let mut defaults: Vec<(&str, Verdict, Vec<String>)> = Vec::new();
+    for effect in Effect::ALL {
+        for reach in [Reach::Local, Reach::Outside] {
+            let ((verdict, name), what) =
+                (default_for(effect, reach), format!("{effect} {}", reach.as_str()));
+            match defaults.iter_mut().find(|(known, ..)| *known == name) {
+                Some((.., about)) => about.push(what),
+                None => defaults.push((name, verdict, vec![what])),
+            }
+        }
+    }
+    defaults
+}
+
+fn list(loaded: &Loaded, as_json: bool) -> Result<ExitCode> {
+    let Config { time, .. } = &loaded.config;
+    let policy = compose::policy(&loaded.config);
+    let in_force = policy.in_force(now()?);
+    if as_json {
+        print::json(&json!({
+            "timezone": zone_name(&time.zone),
+            "rules": policy.rules.iter().zip(in_force).enumerate().map(|(at, (rule, in_force))| {
+                let mut shown = shown(rule);
+                shown["place"] = json!(place(loaded, at));
+                shown["in_force"] = json!(in_force);
+                shown
+            }).collect::<Vec<_>>(),
+            "defaults": defaults().into_iter().map(|(name, verdict, about)| {
+                json!({ "name": name, "decision": verdict.as_str(), "about": about })
+            }).collect::<Vec<_>>(),
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if policy.rules.is_empty() {
+        print::line("No rules; `[[policy]]` in the configuration makes one.");
+    } else {
+        print::out(print::table(&rows(loaded, &policy, &in_force)));
+        if policy.rules.iter().any(|rule| !rule.when.is_always()) {
+            print::line(format!("\nHours and days are those of {}.", zone_name(&time.zone)));
+        }
+    }
+    let mut rows = vec![["DEFAULT", "DECISION", "WHERE NO RULE MATCHES"].map(str::to_owned).to_vec()];
+    for (name, verdict, about) in defaults() {
+        rows.push(vec![name.to_owned(), verdict.as_str().to_owned(), about.join(", ")]);
+    }
+    print::out(format!("\n{}", print::table(&rows)));
+    print::line(
+        "\nWhat is out of a client's scope is denied before any rule, and so is a name that nobody knows.",
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rows(loaded: &Loaded, policy: &Policy, in_force: &[bool]) -> Vec<Vec<String>> {
+    let heading = ["RULE", "PLACE", "DECISION", "TOOLS", "CLIENTS", "ONLY", "NOW"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for (at, (rule, in_force)) in policy.rules.iter().zip(in_force).enumerate() {
+        rows.push(vec![
+            rule.name.clone(),
+            place(loaded, at).unwrap_or_default(),
+            rule.decision.as_str().to_owned(),
+            rule.tools.globs().join(" "),
+            rule.clients.globs().join(" "),
+            only(rule),
+            if *in_force { "holds" } else { "does not hold" }.to_owned(),
+        ]);
+    }
+    rows
+}
+
+/// Says what else a rule wants, apart from names.
+fn only(rule: &Rule) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(origins) = rule.origins.as_ref().filter(|origins| origins.len() < Origin::ALL.len()) {
+        parts.push(origins.iter().map(|origin| origin.as_str()).collect::<Vec<_>>().join(","));
+    }
+    parts.extend(rule.effects.filter(|of| *of != EffectSet::ALL).map(|of| effects(of).join(",")));
+    parts.extend(rule.reach.map(|reach| reach.as_str().to_owned()));
+    parts.extend(rule.when.days.map(|days| days.to_string()));
+    parts.extend(rule.when.hours.map(|hours| hours.to_string()));
+    parts.extend(rule.when.until.map(|until| format!("until {until}")));
+    if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
+}
+
+fn shown(rule: &Rule) -> Value {
+    json!({
+        "name": rule.name,
+        "decision": rule.decision.as_str(),
+        "tools": rule.tools.globs(),
+        "clients": rule.clients.globs(),
+        "origins": rule.origins.as_ref().map(|of| of.iter().map(|origin| origin.as_str()).collect::<Vec<_>>()),
+        "effects": rule.effects.map(effects),
+        "reach": rule.reach.map(Reach::as_str),
+        "hours": rule.when.hours.map(|hours| hours.to_string()),
+        "days": rule.when.days.map(|days| days.to_string()),
+        "until": rule.when.until.map(|until| until.to_string()),
+    })
+}
