@@ -5,7 +5,7 @@ use crate::call::{Call, Caller, CompletionOf, Target};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef};
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::panic::AssertUnwindSafe;
@@ -29,15 +29,16 @@ pub struct Listing<'a> {
     pub name: &'a str,
     pub effect: Effect,
     pub reach: Reach,
+    pub unruled: Unruled,
 }
 
 impl<'a> Listing<'a> {
     pub fn of_tool(tool: &'a ToolDef) -> Listing<'a> {
-        Listing { kind: "tool", name: &tool.name, effect: tool.effect, reach: tool.reach }
+        Listing { kind: "tool", name: &tool.name, effect: tool.effect, reach: tool.reach, unruled: tool.unruled }
     }
 
     fn of_read(kind: &'static str, name: &'a str) -> Listing<'a> {
-        Listing { kind, name, effect: Effect::Read, reach: Reach::Local }
+        Listing { kind, name, effect: Effect::Read, reach: Reach::Local, unruled: Unruled::ByEffect }
     }
 
     /// Returns what the rules see of a call.
@@ -48,7 +49,7 @@ impl<'a> Listing<'a> {
             (Target::Tool(_), Some(tool)) => Listing::of_tool(tool),
             // Nobody knows the name, so nothing good is assumed of it.
             (Target::Tool(name), None) => {
-                Listing { kind: "tool", name, effect: Effect::Destroy, reach: Reach::Outside }
+                Listing { kind: "tool", name, effect: Effect::Destroy, reach: Reach::Outside, unruled: Unruled::ByEffect }
             }
             (Target::Resource(uri), _) => Listing::of_read("resource", uri),
             (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {

@@ -46,7 +46,7 @@ pub use registry::{
 };
 pub use root::Root;
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec, Unruled};
 pub use waits::{Waiting, Waits};
 
 /// What a call ends in.

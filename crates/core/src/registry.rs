@@ -164,6 +164,12 @@ impl Registry {
         }
     }
 
+    /// Takes a provider out. Calls that reached it already are its own to end.
+    pub fn remove(&self, name: &str) {
+        self.inner.providers.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| known.name() != name);
+        self.inner.reindex();
+    }
+
     /// Returns the place where providers announce changes.
     pub fn changes(&self) -> Changes {
         Changes { registry: Arc::downgrade(&self.inner) }
@@ -211,14 +217,35 @@ impl Registry {
 impl Inner {
     fn reindex(&self) {
         let providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        // A provider that takes a name at run time that another has keeps its old entries out: the last good index stays.
-        if let Ok(index) = Index::build(&providers) {
-            self.index.store(Arc::new(index));
-        }
+        self.index.store(Arc::new(Index::first_come(&providers)));
     }
 }
 
 impl Index {
+    /// Whoever comes later and takes a name that another has does not get that name. Native families come first, so
+    /// no server can put itself in the place of one.
+    fn first_come(providers: &[Arc<dyn Provider>]) -> Index {
+        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        for (at, provider) in providers.iter().enumerate() {
+            let mut catalog = provider.catalog();
+            catalog.tools.retain(|tool| !index.tools.contains_key(&tool.name));
+            catalog.prompts.retain(|prompt| !index.prompts.contains_key(&prompt.name));
+            for tool in &catalog.tools {
+                index.tools.insert(tool.name.clone(), (tool.clone(), at));
+            }
+            for prompt in &catalog.prompts {
+                index.prompts.insert(prompt.name.clone(), at);
+            }
+            for template in &catalog.templates {
+                index.templates.entry(template.uri_template.clone()).or_insert(at);
+            }
+            index.catalog.tools.extend(catalog.tools);
+            index.catalog.prompts.extend(catalog.prompts);
+            index.catalog.templates.extend(catalog.templates);
+        }
+        index
+    }
+
     fn build(providers: &[Arc<dyn Provider>]) -> Result<Index, RegistryError> {
         let mut index = Index { providers: providers.to_vec(), ..Index::default() };
         for (at, provider) in providers.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What a tool is, apart from the function that runs.
 
 use crate::effect::{Effect, Reach};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
@@ -76,6 +76,18 @@ pub trait ArgumentCheck: Send + Sync {
     fn check(&self, arguments: &Value) -> Result<(), Vec<String>>;
 }
 
+/// What is decided about a tool where no rule speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Unruled {
+    /// By what it does to the world, as its author states it.
+    #[default]
+    ByEffect,
+    /// By what a person said of all tools of its server.
+    Allow,
+    Ask,
+    Deny,
+}
+
 /// A registered tool.
 pub struct ToolDef {
     pub name: String,
@@ -89,6 +101,9 @@ pub struct ToolDef {
     pub input_schema: Value,
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
+    pub unruled: Unruled,
+    /// A stranger's own definition, with all that we do not know of. It is listed as it is.
+    pub definition: Option<Map<String, Value>>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: OnceLock<Box<RawValue>>,
     digest: OnceLock<[u8; 32]>,
@@ -108,10 +123,51 @@ impl ToolDef {
             input_schema,
             output_schema,
             example: Some(spec.example),
+            unruled: Unruled::default(),
+            definition: None,
             check: OnceLock::new(),
             listing: OnceLock::new(),
             digest: OnceLock::new(),
         }
+    }
+
+    /// Makes a tool of another server's. Its annotations are its own words: what it does is said by `effect`.
+    #[expect(clippy::too_many_arguments, reason = "each is one part of what a tool is")]
+    pub fn foreign(
+        name: String,
+        title: String,
+        description: String,
+        effect: Effect,
+        reach: Reach,
+        limits: Limits,
+        input_schema: Value,
+        definition: Map<String, Value>,
+    ) -> ToolDef {
+        ToolDef {
+            name,
+            title,
+            description,
+            effect,
+            reach,
+            limits,
+            error_style: ErrorStyle::default(),
+            tasks: TaskSupport::default(),
+            input_schema,
+            output_schema: definition.get("outputSchema").cloned(),
+            example: None,
+            unruled: Unruled::default(),
+            definition: Some(definition),
+            check: OnceLock::new(),
+            listing: OnceLock::new(),
+            digest: OnceLock::new(),
+        }
+    }
+
+    /// Says what is decided where no rule speaks.
+    #[must_use]
+    pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
+        self.unruled = unruled;
+        self
     }
 
     /// Returns the compiled schema, compiling it at the first use.

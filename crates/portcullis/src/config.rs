@@ -20,7 +20,7 @@ pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
-use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
 use portcullis_guard::When;
 use problem::Finding;
 use read::Document;
@@ -68,6 +68,8 @@ pub struct Config {
     pub limits: Limits,
     pub approvals: Approvals,
     pub time: Time,
+    /// In the order of their names.
+    pub mcp: Vec<McpServer>,
     /// First match wins.
     pub policy: Vec<Rule>,
     /// What it was made from, to compare two configurations key by key.
@@ -156,6 +158,24 @@ pub struct Approvals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Time {
     pub zone: TimeZone,
+}
+
+/// One other MCP server.
+#[derive(Debug, Clone)]
+pub struct McpServer {
+    pub name: String,
+    pub enabled: bool,
+    pub command: String,
+    pub args: Vec<String>,
+    pub cwd: Option<PathBuf>,
+    /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
+    pub env: Vec<(String, String)>,
+    pub timeout: Duration,
+    pub prefix: String,
+    pub allow: Pattern,
+    pub deny: Option<Pattern>,
+    pub effects: Vec<(Pattern, Effect)>,
+    pub decision: Verdict,
 }
 
 /// One rule of the policy. It matches when every part does.

@@ -59,6 +59,9 @@ pub fn page(
 
 /// Writes a tool's definition.
 pub fn tool(tool: &ToolDef) -> Box<RawValue> {
+    if let Some(definition) = &tool.definition {
+        return raw(&Value::Object(definition.clone()));
+    }
     let hints = tool.effect.hints(tool.reach);
     let mut definition = json!({
         "name": tool.name,

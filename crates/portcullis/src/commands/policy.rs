@@ -51,7 +51,7 @@ fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
     for effect in Effect::ALL {
         for reach in [Reach::Local, Reach::Outside] {
             let ((verdict, name), what) =
-                (default_for(effect, reach), format!("{effect} {}", reach.as_str()));
+                (default_for(effect, reach, Unruled::ByEffect), format!("{effect} {}", reach.as_str()));
             match defaults.iter_mut().find(|(known, ..)| *known == name) {
                 Some((.., about)) => about.push(what),
                 None => defaults.push((name, verdict, vec![what])),

@@ -4,7 +4,7 @@ use super::problem::Finding;
 use super::time;
 use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
 use super::{
-    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
+    Approvals, Config, McpServer, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
     Rule, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
@@ -14,6 +14,9 @@ use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Leaves room for the name of a tool.
+const SERVER_NAME_CHARS_MAX: usize = 32;
 
 /// Collects what is wrong and goes on, so that all of it is told at once.
 struct Checks<'a> {
@@ -46,6 +49,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
             pending: Duration::from_secs(written.approvals.pending_secs),
             approved: Duration::from_secs(written.approvals.approved_secs),
         },
+        mcp: written.mcp.iter().map(|(name, server)| checks.mcp(name, server)).collect(),
         policy: written
             .policy
             .iter()
@@ -144,6 +148,41 @@ impl Checks<'_> {
         when
     }
 
+    fn mcp(&mut self, name: &str, server: &written::McpServer) -> McpServer {
+        let at = |key: &str| format!("/mcp/{}/{key}", name.replace('~', "~0").replace('/', "~1"));
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > SERVER_NAME_CHARS_MAX || !name.chars().all(legal) {
+            let expected = format!("letters, digits, `-` and `_`, 1 to {SERVER_NAME_CHARS_MAX} of them");
+            self.unexpected(&at(""), name, &expected);
+        }
+        if server.command.is_none() {
+            let text = format!("`mcp.{name}.command` is missing, expected the program to start, like \"npx\"");
+            self.findings.push(Finding { pointer: at("command"), text });
+        }
+        let mut globs: Vec<(&String, &EffectName)> = server.effects.iter().collect();
+        // The longest says the most.
+        globs.sort_by_key(|(glob, _)| (std::cmp::Reverse(glob.len()), glob.as_str()));
+        let effects = globs.into_iter().map(|(glob, effect)| {
+            (self.pattern(&at("effects"), std::slice::from_ref(glob)), effect_of(*effect))
+        });
+        let effects = effects.collect();
+        McpServer {
+            name: name.to_owned(),
+            enabled: server.enabled,
+            command: server.command.clone().unwrap_or_default(),
+            args: server.args.clone(),
+            cwd: server.cwd.as_ref().map(|path| self.path(&at("cwd"), path)),
+            env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            timeout: Duration::from_millis(server.timeout_ms),
+            prefix: server.prefix.clone().unwrap_or_else(|| name.to_owned()),
+            allow: self.pattern(&at("tools/allow"), &server.tools.allow),
+            deny: (!server.tools.deny.is_empty())
+                .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
+            effects,
+            decision: verdict(server.decision),
+        }
+    }
+
     fn rule(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> Rule {
         Rule {
             tools: self.pattern(&format!("/policy/{index}/tools"), &rule.tools),
@@ -214,13 +253,16 @@ fn is_origin(text: &str) -> bool {
 }
 
 fn effects(names: &[EffectName]) -> EffectSet {
-    let effect = |name: &EffectName| match name {
+    names.iter().copied().map(effect_of).collect()
+}
+
+fn effect_of(name: EffectName) -> Effect {
+    match name {
         EffectName::Read => Effect::Read,
         EffectName::Create => Effect::Create,
         EffectName::Write => Effect::Write,
         EffectName::Destroy => Effect::Destroy,
-    };
-    names.iter().map(effect).collect()
+    }
 }
 
 fn origin(name: OriginName) -> Origin {

@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What a file may hold. Every key has a default, so an empty file is a good one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,8 @@ pub(super) struct Written {
     pub(super) approvals: Approvals,
     /// How the hub reads the clock.
     pub(super) time: Time,
+    /// Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
+    pub(super) mcp: BTreeMap<String, McpServer>,
     /// Rules, first match wins; a call that no rule matches is decided by what it does.
     pub(super) policy: Vec<Rule>,
 }
@@ -157,6 +160,50 @@ pub(super) struct Time {
     /// Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
     #[schemars(length(min = 1), example = &"Europe/Vienna")]
     pub(super) timezone: String,
+}
+
+/// One MCP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct McpServer {
+    /// Program to start; it speaks MCP on its standard input and output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"npx")]
+    pub(super) command: Option<String>,
+    /// Its arguments.
+    #[schemars(example = ["-y", "@modelcontextprotocol/server-filesystem"])]
+    pub(super) args: Vec<String>,
+    /// The folder it starts in; the workspace if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1))]
+    pub(super) cwd: Option<String>,
+    /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+    pub(super) env: BTreeMap<String, String>,
+    /// Whether it is used.
+    pub(super) enabled: bool,
+    /// Milliseconds that a call may take without a sign of progress.
+    #[schemars(range(min = 100, max = 86_400_000))]
+    pub(super) timeout_ms: u64,
+    /// What stands before the names of its tools instead of its own name; "" for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(super) prefix: Option<String>,
+    /// Which of its tools appear, by the names it gives them.
+    pub(super) tools: McpTools,
+    /// What its tools do, by globs over the names it gives them; the longest that fits counts. Else anything.
+    pub(super) effects: BTreeMap<String, EffectName>,
+    /// What is decided about its tools where no rule speaks: allow, ask or deny.
+    pub(super) decision: DecisionName,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct McpTools {
+    /// Globs; those that fit appear.
+    #[schemars(length(min = 1))]
+    pub(super) allow: Vec<String>,
+    /// Globs; those that fit do not.
+    pub(super) deny: Vec<String>,
 }
 
 /// One rule. It matches a call when all that it names match.
@@ -326,6 +373,29 @@ impl Default for Approvals {
 impl Default for Time {
     fn default() -> Self {
         Time { timezone: "system".to_owned() }
+    }
+}
+
+impl Default for McpServer {
+    fn default() -> Self {
+        McpServer {
+            command: None,
+            args: Vec::new(),
+            cwd: None,
+            env: BTreeMap::new(),
+            enabled: true,
+            timeout_ms: 30_000,
+            prefix: None,
+            tools: McpTools::default(),
+            effects: BTreeMap::new(),
+            decision: DecisionName::Allow,
+        }
+    }
+}
+
+impl Default for McpTools {
+    fn default() -> Self {
+        McpTools { allow: anything(), deny: Vec::new() }
     }
 }
 

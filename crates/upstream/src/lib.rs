@@ -1,0 +1,17 @@
+//! Other MCP servers behind the same gate.
+//!
+//! Each configured server is one [`Upstream`]: a provider like any native family, with a task that connects it,
+//! keeps it connected and says how it stands. What a server answers is passed on as it came; what it says of its
+//! tools is made safe to show first. Nothing here decides whether a call may run: the gate did.
+
+mod catalog;
+mod connection;
+mod names;
+mod provider;
+mod spec;
+mod stdio;
+mod supervise;
+
+pub use provider::Upstream;
+pub use spec::{ServerSpec, StdioSpec, Values};
+pub use supervise::{Status, StatusKind};

@@ -1,0 +1,57 @@
+//! What is configured about one server.
+
+use portcullis_core::{Effect, Pattern, Unruled};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One server, as the configuration means it.
+#[derive(Debug, Clone)]
+pub struct ServerSpec {
+    pub name: String,
+    pub stdio: StdioSpec,
+    /// How long a call may go without an answer or a sign of progress.
+    pub timeout: Duration,
+    /// What stands before the names of its tools; empty for nothing.
+    pub prefix: String,
+    /// Which of its tools appear, by their own names.
+    pub allow: Pattern,
+    pub deny: Option<Pattern>,
+    /// What its tools do, where somebody said so. First match wins; a tool that none matches may do anything.
+    pub effects: Vec<(Pattern, Effect)>,
+    /// What is decided about its tools where no rule speaks.
+    pub decision: Unruled,
+}
+
+/// A server that is a child process.
+#[derive(Debug, Clone)]
+pub struct StdioSpec {
+    pub command: PathBuf,
+    pub args: Vec<String>,
+    pub cwd: Option<PathBuf>,
+    /// All that it gets: the hub's own environment stays here. As written; [`StdioSpec::values`] says what it means.
+    pub env: Vec<(String, String)>,
+    pub values: Values,
+}
+
+/// Looks up what a written value stands for, each time a server starts; or says what is missing.
+#[derive(Clone)]
+pub struct Values(pub Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>);
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Values")
+    }
+}
+
+impl ServerSpec {
+    pub(crate) fn effect_of(&self, tool: &str) -> Effect {
+        let said = self.effects.iter().find(|(tools, _)| tools.matches(tool));
+        said.map_or(Effect::Destroy, |(_, effect)| *effect)
+    }
+
+    pub(crate) fn lists(&self, tool: &str) -> bool {
+        self.allow.matches(tool) && !self.deny.as_ref().is_some_and(|deny| deny.matches(tool))
+    }
+}

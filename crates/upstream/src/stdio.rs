@@ -1,0 +1,158 @@
+//! A server that is a child process: one JSON message per line.
+
+use crate::connection::{Connection, Heard, OUTGOING_MAX};
+use crate::spec::StdioSpec;
+use bytes::Bytes;
+use portcullis_core::json::printable;
+use portcullis_wire::frame::{Line, LineReader};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::VecDeque;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// The longest message that a server may send.
+const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How much of what a server says on standard error is kept, to be shown when it fails.
+const STDERR_LINES_MAX: usize = 20;
+const STDERR_LINE_BYTES_MAX: usize = 1_000;
+/// How long a server gets to end after its input was closed, and again after it was told to.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// The last lines of a server's standard error.
+#[derive(Clone, Default)]
+pub(crate) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
+
+impl StderrTail {
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() >= STDERR_LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// Starts the process. It ends when the connection is dropped, and everything that it started with it.
+pub(crate) fn start(
+    spec: &StdioSpec,
+    heard: mpsc::Sender<Heard>,
+    stderr: StderrTail,
+) -> Result<Arc<Connection>, String> {
+    let mut command = Command::new(&spec.command);
+    command.args(&spec.args).env_clear();
+    for (name, value) in &spec.env {
+        command.env(name, (spec.values.0)(value).map_err(|why| format!("`env.{name}`: {why}"))?);
+    }
+    if let Some(cwd) = &spec.cwd {
+        command.current_dir(cwd);
+    }
+    // A group of its own: wrappers start others, and a signal has to reach them all.
+    command.process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let cannot = |error: io::Error| format!("`{}` cannot be started: {error}", spec.command.display());
+    let mut child = command.spawn().map_err(cannot)?;
+    let (Some(stdin), Some(stdout), Some(errors)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err("the process has no pipes".to_owned());
+    };
+    let (out, outgoing) = mpsc::channel(OUTGOING_MAX);
+    let end = CancellationToken::new();
+    let connection = Arc::new(Connection::new(out, heard, end.clone()));
+    let closed = connection.closed.clone();
+    tokio::spawn(read(stdout, Arc::downgrade(&connection), closed.clone()));
+    tokio::spawn(read_errors(errors, stderr));
+    tokio::spawn(run(child, stdin, outgoing, end, closed));
+    Ok(connection)
+}
+
+/// Writes what goes out until the connection ends, then sees to it that nothing is left running.
+async fn run(
+    mut child: Child,
+    mut stdin: ChildStdin,
+    mut outgoing: mpsc::Receiver<Bytes>,
+    end: CancellationToken,
+    closed: CancellationToken,
+) {
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let mut lines = Vec::new();
+    loop {
+        tokio::select! {
+            () = end.cancelled() => break,
+            _ = child.wait() => break,
+            message = outgoing.recv() => {
+                let Some(message) = message else { break };
+                lines.clear();
+                lines.extend_from_slice(&message);
+                lines.push(b'\n');
+                // What waits already goes out with it.
+                while let Ok(message) = outgoing.try_recv() {
+                    lines.extend_from_slice(&message);
+                    lines.push(b'\n');
+                }
+                if stdin.write_all(&lines).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    closed.cancel();
+    // The usual way to tell a server that it is over; then the less usual ones.
+    drop(stdin);
+    if tokio::time::timeout(END_WITHIN, child.wait()).await.is_err() {
+        signal(group, Signal::TERM);
+        let _ = tokio::time::timeout(END_WITHIN, child.wait()).await;
+    }
+    // Whatever the process has started is in its group, and outlives it unless it is ended too.
+    signal(group, Signal::KILL);
+    let _ = child.wait().await;
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // Nobody left is what is wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+async fn read(stdout: ChildStdout, connection: std::sync::Weak<Connection>, closed: CancellationToken) {
+    let mut lines = LineReader::new(stdout, LINE_BYTES_MAX);
+    loop {
+        let line = tokio::select! {
+            line = lines.next() => line,
+            () = closed.cancelled() => break,
+        };
+        let Some(connection) = connection.upgrade() else { return };
+        match line {
+            Ok(Line::Text(text)) => connection.receive(&text),
+            Ok(Line::TooLong { bytes }) => {
+                tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
+            }
+            Ok(Line::End) | Err(_) => break,
+        }
+    }
+    if let Some(connection) = connection.upgrade() {
+        connection.close();
+    }
+}
+
+async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
+    let mut lines = LineReader::new(stderr, STDERR_LINE_BYTES_MAX);
+    while let Ok(line) = lines.next().await {
+        match line {
+            Line::Text(text) => tail.push(printable(&String::from_utf8_lossy(&text))),
+            Line::TooLong { bytes } => tail.push(format!("[a line of {bytes} bytes]")),
+            Line::End => return,
+        }
+    }
+}
