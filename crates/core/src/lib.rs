@@ -17,6 +17,7 @@ mod output;
 mod pattern;
 mod registry;
 pub mod root;
+mod scrub;
 mod secret;
 mod tool;
 
@@ -44,8 +45,9 @@ pub use registry::{
     TemplateDef,
 };
 pub use root::Root;
+pub use scrub::Scrub;
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec};
 
 /// What a call ends in.
 pub type Outcome = Result<Output, ToolError>;

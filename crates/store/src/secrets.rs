@@ -13,7 +13,7 @@ mod key;
 mod keyring;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
-pub use key::{KeySource, Lock};
+pub use key::{KeyKind, KeySource, Lock, WantedKey};
 
 use arc_swap::ArcSwap;
 use cipher::{Derivation, Header, SourceId};

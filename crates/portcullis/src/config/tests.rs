@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 9] = [
+const LIVE: [&str; 10] = [
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",
@@ -11,6 +11,7 @@ const LIVE: [&str; 9] = [
     "stdio.client",
     "stdio.allow",
     "stdio.effects",
+    "redaction.token_shapes",
     "policy",
 ];
 
@@ -173,7 +174,7 @@ x = 1
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
     portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `limits` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `redaction`, `secrets`, `limits` or `policy`
     "#);
 }
 
