@@ -21,6 +21,8 @@ mod one_road;
 mod reload;
 mod secrets;
 mod sessions;
+mod sinks;
 mod standard;
 mod support;
+mod terminal;
 mod transcripts;
