@@ -45,6 +45,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 /// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration.
 pub fn run(cli: Cli) -> ExitCode {
     voice::tell_panics();
+    leave_no_core();
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
@@ -58,6 +59,13 @@ pub fn run(cli: Cli) -> ExitCode {
             ExitCode::from(if bad { 2 } else { 1 })
         }
     }
+}
+
+/// Lets a crash leave no copy of the memory behind, in which secrets are.
+fn leave_no_core() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    // A limit can always be lowered.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
