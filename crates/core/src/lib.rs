@@ -17,6 +17,7 @@ mod output;
 mod pattern;
 mod registry;
 pub mod root;
+mod scrub;
 mod secret;
 mod tool;
 mod waits;
@@ -45,8 +46,9 @@ pub use registry::{
     TemplateDef,
 };
 pub use root::Root;
+pub use scrub::Scrub;
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec};
 pub use waits::{Waiting, Waits};
 
 /// What a call ends in.

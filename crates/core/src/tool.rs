@@ -1,10 +1,11 @@
 //! What a tool is, apart from the function that runs.
 
 use crate::effect::{Effect, Reach};
+use arc_swap::ArcSwapOption;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What one call of a tool may use at most.
@@ -90,7 +91,7 @@ pub struct ToolDef {
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
-    listing: OnceLock<Box<RawValue>>,
+    listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -109,7 +110,7 @@ impl ToolDef {
             output_schema,
             example: Some(spec.example),
             check: OnceLock::new(),
-            listing: OnceLock::new(),
+            listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
         }
     }
@@ -144,8 +145,30 @@ impl ToolDef {
         })
     }
 
-    /// Returns the definition as the wire writes it, written at the first use.
-    pub fn listing_with(&self, write: impl FnOnce(&ToolDef) -> Box<RawValue>) -> &RawValue {
-        self.listing.get_or_init(|| write(self))
+    /// Returns the definition as the wire writes it, written at the first use and again for every other generation
+    /// of what must not be told.
+    pub fn listing_with(
+        &self,
+        generation: u64,
+        write: impl FnOnce(&ToolDef) -> Box<RawValue>,
+    ) -> Arc<Listed> {
+        if let Some(listed) = self.listing.load_full().filter(|listed| listed.generation == generation) {
+            return listed;
+        }
+        let listed = Arc::new(Listed { generation, text: write(self) });
+        self.listing.store(Some(listed.clone()));
+        listed
+    }
+}
+
+/// A definition as it is listed.
+pub struct Listed {
+    generation: u64,
+    text: Box<RawValue>,
+}
+
+impl Listed {
+    pub fn text(&self) -> &RawValue {
+        &self.text
     }
 }

@@ -266,7 +266,7 @@ fn come_back(call: &Call, pending: &Approval) -> ToolError {
 fn rejected(call: &Call, approval: &Approval) -> ToolError {
     let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
     let reason = approval.decided.as_ref().and_then(|decided| decided.reason.as_deref());
-    let reason = reason.map_or_else(String::new, |reason| format!(": {}", json::printable(reason)));
+    let reason = reason.map_or_else(String::new, |reason| format!(": {}", json::visible(reason)));
     ToolError::denied(format!("{kind} `{name}` was not approved{reason}")).hint(
         "do not try the same call again unless the person asks for it; say what you wanted to do and why",
     )

@@ -5,7 +5,7 @@
 
 use crate::ending::Ending;
 use arc_swap::ArcSwap;
-use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Next, Outcome, Target};
+use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Next, Outcome, Scrub, Target};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::time::Instant;
@@ -146,6 +147,22 @@ impl Metrics {
     /// Lets another part of the hub add numbers of its own. They are shown with the prefix `portcullis_`.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Returns all numbers as OpenMetrics text, without what must not leave: others name their tools as they like.
+    pub fn encode_without(&self, secrets: &dyn Scrub) -> String {
+        let page = self.encode();
+        if matches!(secrets.scrub(&page), Cow::Borrowed(_)) {
+            return page;
+        }
+        // Only in names and labels: a number is nobody's secret, and a page with another number is wrong.
+        let line = |line: &str| match line.rfind('}') {
+            Some(end) if !line.starts_with('#') => {
+                format!("{}{}\n", secrets.scrub(&line[..end]), &line[end..])
+            }
+            _ => format!("{line}\n"),
+        };
+        page.lines().map(line).collect()
     }
 
     /// Returns all numbers as OpenMetrics text.

@@ -120,3 +120,18 @@ fn the_number_of_series_has_a_bound() {
     assert_eq!(lines(&metrics, "portcullis_calls_total").lines().count(), TOOLS_MAX + 1);
     assert!(metrics.encode().contains("portcullis_calls_total{tool=\"other\",outcome=\"ok\"} 10\n"));
 }
+
+#[tokio::test]
+async fn a_label_tells_no_secret_and_numbers_stay_what_they_are() {
+    let metrics = Metrics::new();
+    let (gate, _) = gate(vec![Box::new(metrics.clone())]);
+    let _ = gate.call(call("stub_read")).await;
+    let secret = |value: &str| ("KEY".to_owned(), portcullis_core::Secret::new(value.to_owned()));
+    let redactor = crate::Redactor::new(&[secret("stub_read")]).unwrap();
+    let page = metrics.encode_without(&redactor);
+    assert!(page.contains("portcullis_calls_total{tool=\"[REDACTED:KEY]\",outcome=\"ok\"} 1\n"), "{page}");
+    assert!(!page.contains("stub_read") && page.ends_with("# EOF\n"), "{page}");
+    assert!(metrics.encode().contains("stub_read"), "the weak page tells it");
+    redactor.replace(&[secret("none of this")]).unwrap();
+    assert_eq!(metrics.encode_without(&redactor), metrics.encode());
+}

@@ -4,6 +4,7 @@ use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use crate::secrets::{self, Asking, LiveSecrets};
+use crate::voice;
 use anyhow::{Context, Result};
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
@@ -108,7 +109,7 @@ impl Ops for HubOps {
             let open = sessions.get(transport).copied().unwrap_or_default();
             self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
         }
-        self.handles.metrics.encode()
+        self.handles.metrics.encode_without(&self.handles.redactor)
     }
 }
 
@@ -170,6 +171,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let registry = Registry::default();
     let changes = registry.changes();
     let (gate, handles) = guarded(config, registry, known, clock.clone())?;
+    handles.redactor.set_shapes(config.redaction.token_shapes);
+    voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
     let ops = HubOps {
@@ -187,6 +190,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         clock,
         face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: false },
         limits: limits(config),
+        scrub: Arc::new(handles.redactor.clone()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
@@ -218,6 +222,7 @@ impl Composed {
     /// Puts a changed configuration in force, as far as that goes without a restart.
     pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
         self.handles.apply(rate(config), policy(config), approval_times(config));
+        self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.hub.set_local_client(local_client(config));
         if let Some(bound) = http {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));

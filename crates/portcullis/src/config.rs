@@ -21,7 +21,8 @@ pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
-use portcullis_guard::When;
+use portcullis_guard::{TokenShapes, When};
+use portcullis_store::secrets::KeyKind;
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -35,13 +36,15 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 14] = [
+const NEED_RESTART: [&str; 16] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
+    "secrets.key",
+    "secrets.key_file",
     "limits.line_bytes_max",
     "limits.body_bytes_max",
     "limits.connections_max",
@@ -65,6 +68,8 @@ pub struct Config {
     pub memory: Memory,
     pub prompts: Prompts,
     pub stdio: Stdio,
+    pub redaction: Redaction,
+    pub secrets: Secrets,
     pub limits: Limits,
     pub approvals: Approvals,
     pub time: Time,
@@ -132,6 +137,18 @@ pub struct Prompts {
 pub struct Stdio {
     pub client: String,
     pub scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redaction {
+    pub token_shapes: TokenShapes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secrets {
+    /// `None` is whichever is found.
+    pub key: Option<KeyKind>,
+    pub key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! that owns what it needs and can run anywhere.
 
 use crate::announce::{Interest, Listeners, Listening};
+use crate::clean::{Body, Reply, unchecked};
 use crate::hub::Hub;
 use crate::paging::page;
 use crate::peer::{RoundPeer, SessionPeer};
@@ -11,7 +12,7 @@ use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Target, TaskSupport, ToolError,
+    Target, TaskSupport, ToolDef, ToolError,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
@@ -43,7 +44,7 @@ pub(crate) struct Exchange {
 
 /// What there is to do for a request.
 pub(crate) enum Job {
-    Ready(Answer),
+    Ready(Reply),
     Resources {
         exchange: Exchange,
         cursor: Option<String>,
@@ -70,15 +71,17 @@ pub(crate) struct CallJob {
 
 impl Job {
     /// Does it. `None` means that the client no longer wants an answer.
-    pub(crate) async fn run(self) -> Option<Answer> {
+    pub(crate) async fn run(self) -> Option<Reply> {
         match self {
             Job::Ready(answer) => Some(answer),
-            Job::Resources { exchange, cursor } => Some(exchange.list_resources(cursor.as_deref()).await),
+            Job::Resources { exchange, cursor } => {
+                Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
+            }
             Job::Call(job) => job.run().await,
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
-                    () = over.cancelled() => Some(Ok(answer)),
+                    () = over.cancelled() => Some(Ok(Body::Clean(answer))),
                 };
                 drop(listening);
                 ended
@@ -88,7 +91,7 @@ impl Job {
 }
 
 impl CallJob {
-    async fn run(self) -> Option<Answer> {
+    async fn run(self) -> Option<Reply> {
         let CallJob { hub, id, revision, call, style, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
@@ -98,7 +101,7 @@ impl CallJob {
         let duration = format_args!("{}ms", started.elapsed().as_millis());
         tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
-            Ok(output) => return Some(Ok(render::output(revision, &output))),
+            Ok(output) => return Some(Ok(Body::Clean(render::output(revision, &output)))),
             Err(error) => error,
         };
         if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
@@ -109,9 +112,10 @@ impl CallJob {
             (error.kind, &error.input, &round, digest)
         {
             let state = hub.seal.seal(&digest, round.answers().clone(), input);
-            return Some(Ok(render::questions(revision, input, &state)));
+            return Some(Ok(Body::Clean(render::questions(revision, input, &state))));
         }
-        Some(render::failure(revision, &target, style, &error))
+        // It repeats names that the caller gave, which the gate does not hand back.
+        Some(unchecked(render::failure(revision, &target, style, &error)))
     }
 }
 
@@ -213,7 +217,10 @@ impl Exchange {
             "subscriptions/listen" => {
                 self.listen(request, params).unwrap_or_else(|error| Job::Ready(Err(error)))
             }
-            _ => Job::Ready(self.answer_now(method, params)),
+            "tools/list" => Job::Ready(self.list_tools(params).map(Body::Clean)),
+            "prompts/list" => Job::Ready(self.list_prompts(params).map(Body::Clean)),
+            "resources/templates/list" => Job::Ready(self.list_templates(params).map(Body::Clean)),
+            _ => Job::Ready(unchecked(self.answer_now(method, params))),
         }
     }
 
@@ -228,9 +235,6 @@ impl Exchange {
             "initialize" => self.initialize(params),
             "server/discover" => Ok(self.hub.face.discover(self.revision)),
             "ping" => Ok(b"{}".to_vec()),
-            "tools/list" => self.list_tools(params),
-            "prompts/list" => self.list_prompts(params),
-            "resources/templates/list" => self.list_templates(params),
             "resources/subscribe" => self.subscribe(params),
             "resources/unsubscribe" => {
                 let uri = params.text(Key::Uri)?;
@@ -268,8 +272,13 @@ impl Exchange {
     fn list_tools(&self, params: &Params<'_>) -> Answer {
         let tools = self.hub.gate.tools(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&tools, cursor.as_deref(), |tool| &tool.name)?;
-        let items: Vec<&RawValue> = page.items.iter().map(|tool| tool.listing_with(render::tool)).collect();
+        let page = page(&tools, cursor.as_deref(), |tool| &tool.name, |name| self.hub.seal.mark(name))?;
+        let outgoing = &self.hub.outgoing;
+        // Kept from one list to the next, until other secrets must be kept out of it.
+        let generation = outgoing.generation();
+        let clean = |tool: &ToolDef| outgoing.item(render::tool(tool));
+        let items: Vec<_> = page.items.iter().map(|tool| tool.listing_with(generation, clean)).collect();
+        let items: Vec<&RawValue> = items.iter().map(|item| item.text()).collect();
         tracing::debug!(target: "mcp", id = %self.id, tools = items.len(), "sending response");
         Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
     }
@@ -277,17 +286,17 @@ impl Exchange {
     fn list_prompts(&self, params: &Params<'_>) -> Answer {
         let prompts = self.hub.gate.prompts(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&prompts, cursor.as_deref(), |prompt| &prompt.name)?;
+        let page = page(&prompts, cursor.as_deref(), |prompt| &prompt.name, |name| self.hub.seal.mark(name))?;
         let items: Vec<_> = page.items.iter().map(|prompt| render::prompt(prompt)).collect();
-        self.write_page("prompts", &items, page.next.as_deref())
+        self.write_page("prompts", items, page.next.as_deref())
     }
 
     fn list_templates(&self, params: &Params<'_>) -> Answer {
         let templates = self.hub.gate.templates(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&templates, cursor.as_deref(), |template| &template.uri_template)?;
+        let page = page(&templates, cursor.as_deref(), |t| &t.uri_template, |name| self.hub.seal.mark(name))?;
         let items: Vec<_> = page.items.iter().map(|template| render::template(template)).collect();
-        self.write_page("resourceTemplates", &items, page.next.as_deref())
+        self.write_page("resourceTemplates", items, page.next.as_deref())
     }
 
     async fn list_resources(&self, cursor: Option<&str>) -> Answer {
@@ -296,12 +305,14 @@ impl Exchange {
         for error in failed {
             tracing::warn!(target: "mcp", %error, "A provider could not list its resources.");
         }
-        let page = page(&resources, cursor, |resource| &resource.uri)?;
+        let page = page(&resources, cursor, |resource| &resource.uri, |uri| self.hub.seal.mark(uri))?;
         let items: Vec<_> = page.items.iter().map(render::resource).collect();
-        self.write_page("resources", &items, page.next.as_deref())
+        self.write_page("resources", items, page.next.as_deref())
     }
 
-    fn write_page(&self, key: &'static str, items: &[Box<RawValue>], next: Option<&str>) -> Answer {
+    /// Writes one page, with every item looked through.
+    fn write_page(&self, key: &'static str, items: Vec<Box<RawValue>>, next: Option<&str>) -> Answer {
+        let items: Vec<_> = items.into_iter().map(|item| self.hub.outgoing.item(item)).collect();
         let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
         Ok(render::page(self.revision, key, &items, next))
     }
@@ -360,7 +371,7 @@ impl Exchange {
             }
             (TaskSupport::RequiredAfterQuestions, true) if !answered => Job::Call(job),
             (TaskSupport::Optional | TaskSupport::Required | TaskSupport::RequiredAfterQuestions, true) => {
-                Job::Ready(crate::tasks::start(*job))
+                Job::Ready(unchecked(crate::tasks::start(*job)))
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What all transports share.
 
 use crate::announce::Listeners;
+use crate::clean::Outgoing;
 use crate::seal::Seal;
 use crate::session::Sessions;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
-use portcullis_core::{Client, Clock, Gate};
+use portcullis_core::{Client, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerFace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub type SessionCounts = BTreeMap<&'static str, usize>;
 pub trait Ops: Send + Sync {
     fn readiness(&self) -> Vec<Readiness>;
 
-    /// Returns the metrics as text for Prometheus.
+    /// Returns the metrics as text for Prometheus, without what must not leave.
     fn metrics(&self, sessions: &SessionCounts) -> String;
 }
 
@@ -76,6 +77,8 @@ pub struct HubParts {
     pub clock: Arc<dyn Clock>,
     pub face: ServerFace,
     pub limits: HubLimits,
+    /// Knows what must not leave.
+    pub scrub: Arc<dyn Scrub>,
 }
 
 /// One running hub.
@@ -90,6 +93,7 @@ pub struct Hub {
     pub(crate) listeners: Listeners,
     pub(crate) tasks: Tasks,
     pub(crate) seal: Seal,
+    pub(crate) outgoing: Outgoing,
     pub(crate) clock: Arc<dyn Clock>,
     /// Calls under way; shutdown waits for them.
     pub(crate) running: TaskTracker,
@@ -107,6 +111,7 @@ impl Hub {
             listeners: Listeners::default(),
             tasks: Tasks::default(),
             seal: Seal::new(parts.clock.clone())?,
+            outgoing: Outgoing::new(parts.scrub),
             gate: parts.gate,
             identity: parts.identity,
             local_client: ArcSwap::new(parts.local_client),

@@ -5,6 +5,7 @@
 //! revisions has between two messages. Nothing here decides what a client may do; the gate does.
 
 mod announce;
+mod clean;
 mod dispatch;
 pub mod http;
 mod hub;

@@ -1,5 +1,6 @@
 //! The other end of one call, in each era.
 
+use crate::clean::Clean;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
@@ -10,8 +11,8 @@ use portcullis_wire::rpc;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Writes what both eras write alike.
-pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> bytes::Bytes {
+/// Writes what both eras write alike. It comes from the gate, which has taken secrets out of it.
+pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> Clean {
     let mut params = json!({ "progressToken": token, "progress": progress.progress });
     if let Some(total) = progress.total {
         params["total"] = total.into();
@@ -19,12 +20,12 @@ pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> bytes
     if let Some(message) = &progress.message {
         params["message"] = message.as_str().into();
     }
-    rpc::notification("notifications/progress", &params)
+    Clean::guarded(rpc::notification("notifications/progress", &params))
 }
 
-fn log_notification(message: &LogMessage) -> bytes::Bytes {
+fn log_notification(message: &LogMessage) -> Clean {
     let params = json!({ "level": message.level.as_str(), "logger": message.logger, "data": message.data });
-    rpc::notification("notifications/message", &params)
+    Clean::guarded(rpc::notification("notifications/message", &params))
 }
 
 /// A peer that can be asked while the call waits.

@@ -1,5 +1,6 @@
 //! What a client of the older revisions has between two messages.
 
+use crate::clean::Clean;
 use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
@@ -201,7 +202,7 @@ impl Session {
             }
             questions.insert(id, sender);
         }
-        outlet.deliver(rpc::request(id, era::ask_method(ask.kind), &ask.params));
+        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &ask.params)));
         Ok(receiver)
     }
 

@@ -32,7 +32,7 @@ impl Ops for BoxedOps {
     }
 
     fn metrics(&self, _: &SessionCounts) -> String {
-        self.0.metrics.encode()
+        self.0.metrics.encode_without(&self.0.redactor)
     }
 }
 
@@ -94,6 +94,7 @@ impl BoxedHub {
             clock,
             face: ServerFace { instructions: None, tasks },
             limits: HubLimits::default(),
+            scrub: Arc::new(handles.redactor.clone()),
         };
         let hub = Hub::new(parts)?;
         Ok(BoxedHub { hub, handles, client, home })

@@ -1,7 +1,7 @@
 //! What a person is asked about: which call it is, exactly, and how it is shown.
 
-use crate::audit::visible;
 use crate::redact::Redactor;
+use portcullis_core::json::visible;
 use portcullis_core::{Call, Reach, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, Asked};
 use serde_json::value::RawValue;

@@ -188,7 +188,7 @@ fn told(approval: &Approval, now: Timestamp) -> String {
     if let Some(decided) = &approval.decided {
         let span = decided.span.map_or_else(String::new, |span| format!(", {}", span.as_str()));
         let reason = decided.reason.as_ref().map_or_else(String::new, |reason| {
-            format!(", because: {}", portcullis_core::json::printable(reason))
+            format!(", because: {}", portcullis_core::json::visible(reason))
         });
         text.push_str(&format!("decided    {:.0} by {}{span}{reason}\n", decided.at, decided.by));
     }

@@ -152,6 +152,18 @@ mod tests {
         # What it may do at most: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
 
+        # What is masked in everything that leaves. Secrets of the store always are.
+        [redaction]
+        # Whether tokens of well-known providers are masked by their shape, registered or not.
+        #token_shapes = true
+
+        # Where the key of the secret store is; PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE come first.
+        [secrets]
+        # Kind of key: auto, credential (systemd), keyring (desktop), file or passphrase.
+        #key = "auto"
+        # Key file, outside of the data; empty for the usual place, ~/.config/portcullis/key.
+        #key_file = ""
+
         # Bounds of the server. The defaults suit one machine and its people.
         [limits]
         # Longest message on stdio, in bytes.

@@ -2,14 +2,17 @@
 
 use super::problem::Finding;
 use super::time;
-use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
+use super::written::{
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
+};
 use super::{
     Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
-    Rule, Stdio, Time, Verdict, Workspace,
+    Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
-use portcullis_guard::{Days, When};
+use portcullis_guard::{Days, TokenShapes, When};
+use portcullis_store::secrets::KeyKind;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -40,6 +43,8 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
         stdio: checks.stdio(&written.stdio),
+        redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },
+        secrets: checks.secrets(&written.secrets),
         limits: checks.limits(&written.limits),
         approvals: Approvals {
             wait: Duration::from_secs(written.approvals.wait_secs),
@@ -96,6 +101,12 @@ impl Checks<'_> {
         let scope =
             Scope { allow: self.pattern("/stdio/allow", &stdio.allow), effects: effects(&stdio.effects) };
         Stdio { client: stdio.client.clone(), scope }
+    }
+
+    fn secrets(&mut self, secrets: &written::Secrets) -> Secrets {
+        let path = &secrets.key_file;
+        let key_file = (!path.is_empty()).then(|| self.path("/secrets/key_file", path));
+        Secrets { key: key_kind(secrets.key), key_file }
     }
 
     fn limits(&mut self, limits: &written::Limits) -> Limits {
@@ -245,6 +256,20 @@ fn verdict(name: DecisionName) -> Verdict {
         DecisionName::Allow => Verdict::Allow,
         DecisionName::Ask => Verdict::Ask,
         DecisionName::Deny => Verdict::Deny,
+    }
+}
+
+fn shapes(masked: bool) -> TokenShapes {
+    if masked { TokenShapes::Mask } else { TokenShapes::Leave }
+}
+
+fn key_kind(name: KeyName) -> Option<KeyKind> {
+    match name {
+        KeyName::Auto => None,
+        KeyName::Credential => Some(KeyKind::Credential),
+        KeyName::Keyring => Some(KeyKind::Keyring),
+        KeyName::File => Some(KeyKind::File),
+        KeyName::Passphrase => Some(KeyKind::Passphrase),
     }
 }
 

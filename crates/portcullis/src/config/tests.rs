@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 13] = [
+const LIVE: [&str; 14] = [
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",
@@ -15,6 +15,7 @@ const LIVE: [&str; 13] = [
     "approvals.pending_secs",
     "approvals.approved_secs",
     "time.timezone",
+    "redaction.token_shapes",
     "policy",
 ];
 
@@ -190,7 +191,7 @@ x = 1
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
     portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `limits`, `approvals`, `time` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `redaction`, `secrets`, `limits`, `approvals`, `time` or `policy`
     "#);
 }
 

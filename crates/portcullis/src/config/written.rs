@@ -25,6 +25,10 @@ pub(super) struct Written {
     pub(super) prompts: Prompts,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
     pub(super) stdio: Stdio,
+    /// What is masked in everything that leaves. Secrets of the store always are.
+    pub(super) redaction: Redaction,
+    /// Where the key of the secret store is; PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE come first.
+    pub(super) secrets: Secrets,
     /// Bounds of the server. The defaults suit one machine and its people.
     pub(super) limits: Limits,
     /// How long a person may take to decide about a call that has to be asked about.
@@ -106,6 +110,23 @@ pub(super) struct Stdio {
     /// What it may do at most: read, create, write, destroy.
     #[schemars(length(min = 1))]
     pub(super) effects: Vec<EffectName>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Redaction {
+    /// Whether tokens of well-known providers are masked by their shape, registered or not.
+    pub(super) token_shapes: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Secrets {
+    /// Kind of key: auto, credential (systemd), keyring (desktop), file or passphrase.
+    pub(super) key: KeyName,
+    /// Key file, outside of the data; empty for the usual place, ~/.config/portcullis/key.
+    #[schemars(example = &"~/keys/portcullis")]
+    pub(super) key_file: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -218,6 +239,17 @@ pub(super) enum FormatName {
     Json,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KeyName {
+    #[default]
+    Auto,
+    Credential,
+    Keyring,
+    File,
+    Passphrase,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EffectName {
@@ -291,6 +323,12 @@ impl Default for Prompts {
 impl Default for Stdio {
     fn default() -> Self {
         Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects() }
+    }
+}
+
+impl Default for Redaction {
+    fn default() -> Self {
+        Redaction { token_shapes: true }
     }
 }
 

@@ -24,6 +24,8 @@ mod reload;
 mod roles;
 mod secrets;
 mod sessions;
+mod sinks;
 mod standard;
 mod support;
+mod terminal;
 mod transcripts;

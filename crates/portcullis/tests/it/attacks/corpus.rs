@@ -1,5 +1,6 @@
 //! Where hostile inputs come from: the shared corpora where they are there, a small generator where they are not.
 
+use crate::support::{corpus, shared};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -7,24 +8,9 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Returns the path of a shared file, or says that it is skipped.
-fn shared(name: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("PORTCULLIS_SHARED") {
-        Some(root) => PathBuf::from(root),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let path = root.join("fixtures/corpora").join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    eprintln!("skipped: {} is not there; a small generator takes its place", path.display());
-    None
-}
-
 /// Returns the lines of a shared file as JSON.
 pub(super) fn lines(name: &str) -> Option<Vec<Value>> {
-    let text = std::fs::read_to_string(shared(name)?).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    corpus(name)
 }
 
 pub(super) fn decoded(base64: &str) -> Vec<u8> {
