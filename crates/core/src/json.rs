@@ -3,6 +3,7 @@
 //! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the
 //! last would disagree about what was asked, so here a repeated key is an error at any depth.
 
+use crate::limit::Limit;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::fmt;
@@ -27,7 +28,10 @@ impl Strict {
     fn deeper<E: de::Error>(self) -> Result<Strict, E> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Strict { depth_left }),
-            None => Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
+            None => {
+                Limit::JsonDepth.hit();
+                Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use portcullis_core::ErrorKind;
 use serde_json::json;
 
 fn contained() -> (portcullis_core::Gate, Arc<crate::testing::World>) {
-    gate(vec![Box::new(Contain)])
+    gate(vec![Box::new(Contain::new(Limits::DEFAULT))])
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ mod validate;
 
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
-pub use metrics::{Metrics, OpenSession};
+pub use metrics::{Metrics, ServerNumbers};
 pub use policy::{Policy, Rule, Verdict};
 pub use rate::{Rate, RateSettings};
 pub use redact::{RedactError, Redactor, Scrubber, TokenShapes};

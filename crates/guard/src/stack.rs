@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::rate::{Rate, RateSettings};
 use crate::redact::{Redact, RedactError, Redactor};
 use crate::validate::Validate;
-use portcullis_core::{Clock, Gate, Registry, Secret};
+use portcullis_core::{Clock, Gate, Limits, Registry, Secret};
 use std::sync::Arc;
 
 /// What the guards need to know.
@@ -20,6 +20,8 @@ pub struct GuardSettings {
     /// Values that must not leave, by the name that is shown in their place.
     pub secrets: Vec<(String, Secret<String>)>,
     pub audit: AuditSettings,
+    /// What no call may go beyond, whatever its tool declares.
+    pub ceiling: Limits,
 }
 
 /// Why the guards cannot take up their posts.
@@ -70,7 +72,7 @@ pub fn stack(
             // Everything below may hold secrets, nothing above may. Errors of all guards below pass here too.
             Box::new(Redact::new(redactor.clone())),
             // Around everything that can hang or panic, so that a person who never answers ends as a timeout.
-            Box::new(Contain),
+            Box::new(Contain::new(settings.ceiling)),
             // The cheapest refusal comes first. Names that nobody registered cost as much as any other.
             Box::new(rate.clone()),
             // Before anything that knows the tool speaks: whoever may not see it must not hear of its schema.

@@ -4,7 +4,7 @@ use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, Client, LogLevel};
+use portcullis_core::{Ask, Client, Limit, LogLevel};
 use portcullis_wire::era::{self, Offers};
 use portcullis_wire::{Id, Revision, RpcError, rpc};
 use serde_json::Value;
@@ -142,6 +142,7 @@ impl Session {
     pub(crate) fn subscribe(&self, uri: String) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains(&uri) {
+            Limit::Subscriptions.hit();
             let reason =
                 format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
             return Err(RpcError::invalid_params(reason));
@@ -170,6 +171,7 @@ impl Session {
             return Err(RpcError::invalid_request("`id` is in use by a request that is still under way"));
         }
         if in_flight.len() >= max {
+            Limit::InFlight.hit();
             let reason = format!("{max} requests are under way already; wait for some to finish");
             return Err(RpcError::new(rpc::SERVER_ERROR, reason));
         }
@@ -197,6 +199,7 @@ impl Session {
             let mut questions = lock(&self.questions);
             questions.retain(|_, sender| !sender.is_closed());
             if questions.len() >= QUESTIONS_MAX {
+                Limit::Questions.hit();
                 return Err(format!("{QUESTIONS_MAX} questions to this client are open already"));
             }
             questions.insert(id, sender);
@@ -309,7 +312,13 @@ impl Sessions {
     pub(crate) fn add(&self, session: &Arc<Session>) -> Result<(), RpcError> {
         let mut all = lock(&self.all);
         let own = all.values().filter(|other| other.client.name == session.client.name).count();
-        if own >= self.limits.sessions_per_client_max || all.len() >= self.limits.sessions_max {
+        let own_full = own >= self.limits.sessions_per_client_max;
+        if own_full || all.len() >= self.limits.sessions_max {
+            if own_full {
+                Limit::SessionsPerClient.hit()
+            } else {
+                Limit::Sessions.hit()
+            }
             let mine = all.values().filter(|s| s.client.name == session.client.name && s.is_idle());
             match mine.max_by_key(|s| s.idle_for()).map(|s| s.id.clone()) {
                 Some(id) => {
@@ -382,6 +391,7 @@ impl Sessions {
             .collect();
         for id in idle {
             tracing::debug!(target: "mcp", session = %&id[..6], "closing an idle session");
+            Limit::SessionIdle.hit();
             self.remove(&id);
         }
     }

@@ -240,6 +240,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
         let mut all = hub.tasks.all();
         let own = all.values().filter(|other| other.owner == task.owner).count();
         if all.len() >= TASKS_MAX || own >= TASKS_PER_CLIENT_MAX {
+            portcullis_core::Limit::Tasks.hit();
             return Err(RpcError::new(
                 SERVER_ERROR,
                 "too many tasks are remembered; try again in five minutes",

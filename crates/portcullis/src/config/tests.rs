@@ -88,6 +88,8 @@ fn every_key_is_understood() {
         [limits]
         line_bytes_max = 1_000_000
         session_idle_secs = 60
+        keep_alive_secs = 5
+        token_lockout_secs = 7
         [[policy]]
         tools = ["workspace_write"]
         clients = ["desk_*"]
@@ -106,6 +108,7 @@ fn every_key_is_understood() {
     assert_eq!(config.logging, Logging { level: Level::Trace, format: LogFormat::Json });
     assert_eq!(config.workspace.path, Path::new("/srv/hub"));
     assert_eq!((config.limits.line_bytes_max, config.limits.session_idle.as_secs()), (1_000_000, 60));
+    assert_eq!((config.limits.keep_alive.as_secs(), config.limits.token_lockout.as_secs()), (5, 7));
     let [first, second] = &config.policy[..] else { panic!("two rules") };
     assert!(first.tools.matches("workspace_write") && !first.tools.matches("workspace_read"));
     assert_eq!(
@@ -183,7 +186,7 @@ fn a_slip_gets_the_nearest_key() {
     portcullis.toml:1: `listen` is not a setting; did you mean `http.listen`?
     portcullis.toml:2: `htpp` is not a setting; did you mean `http`?
     portcullis.toml:4: `limits.sesions_max` is not a setting; did you mean `sessions_max`?
-    portcullis.toml:5: `limits.zzz` is not a setting; expected `line_bytes_max`, `body_bytes_max`, `connections_max`, `in_flight_max`, `sessions_max`, `sessions_per_client_max`, `session_idle_secs` or `shutdown_grace_secs`
+    portcullis.toml:5: `limits.zzz` is not a setting; `portcullis init` writes a file with all of them
     portcullis.toml:6: `Logging` is not a setting; did you mean `logging`?
     portcullis.toml:8: `rate_limit.zzz` is not a setting; expected `requests_per_second` or `burst`
     portcullis.toml:9: `memory.enabled` is a table, expected true or false

@@ -42,7 +42,7 @@ pub(super) async fn metrics(State(app): State<App>, Extension(client): Extension
     if !client.scope.is_everything() {
         return plain(StatusCode::FORBIDDEN, "metrics need a client that may see and do everything\n");
     }
-    let text = app.hub.ops.metrics(&app.hub.sessions.counts());
+    let text = app.hub.ops.metrics(&app.hub.counts());
     let mut response = plain(StatusCode::OK, text);
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

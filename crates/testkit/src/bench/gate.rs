@@ -4,7 +4,7 @@ use crate::figure::{Figure, median, micros};
 use crate::hub::{FILE_NAME, sample_text};
 use anyhow::{Context, Result};
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Registry, Scope, SystemClock, Target,
+    Arguments, Call, CallCtx, Caller, Client, Gate, Limits, Origin, Registry, Scope, SystemClock, Target,
 };
 use portcullis_guard::{AuditSettings, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;
@@ -32,6 +32,7 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
         policy: Policy::default(),
         secrets: Vec::new(),
         audit: AuditSettings::in_folder(folder.path()),
+        ceiling: Limits::DEFAULT,
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;
