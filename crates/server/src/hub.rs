@@ -88,7 +88,7 @@ impl Default for HubLimits {
             connections_max: 4_000,
             connections_per_source_max: 3_000,
             headers_within: Duration::from_secs(10),
-            body_within: Duration::from_secs(15),
+            body_within: Duration::from_secs(12),
             write_within: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             token_failures_max: 10,

@@ -162,7 +162,7 @@ mod tests {
         # Seconds from the first byte of a request to the end of its headers, and for a new connection to begin.
         #headers_secs = 10
         # Seconds in which a request body must arrive.
-        #body_secs = 15
+        #body_secs = 12
         # Seconds that a client which does not read its answer is waited for.
         #write_secs = 30
         # Seconds that a connection may stay open between two requests, once it has shown a good token.

@@ -294,7 +294,7 @@ impl Default for Limits {
             // No single address can take all connections.
             connections_per_source_max: 3_000,
             headers_secs: 10,
-            body_secs: 15,
+            body_secs: 12,
             write_secs: 30,
             // Longer than the 60 s after which most proxies let go of an idle connection themselves.
             keep_alive_secs: 75,
