@@ -24,7 +24,9 @@ use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::message::{self, Batch};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
-use portcullis_wire::{Era, Id, Incoming, Message, Request, Revision, RpcError, header as mirrored, rpc};
+use portcullis_wire::{
+    Era, Id, Incoming, Message, Method, Request, Revision, RpcError, header as mirrored, rpc,
+};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -246,21 +248,21 @@ impl Post {
         request: &Request<'_>,
         params: &Params<'_>,
     ) -> Result<(), RpcError> {
-        if !crate::dispatch::is_method(revision, &request.method) {
+        let Some(method) = Method::of(revision, &request.method) else {
             return Err(RpcError::method_not_found(&request.method));
-        }
+        };
         let header = |name: &str| only_text(&self.headers, name);
         mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
-        let named_by = match request.method.as_ref() {
-            "tools/call" | "prompts/get" => Some(Key::Name),
-            "resources/read" => Some(Key::Uri),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => Some(Key::TaskId),
+        let named_by = match method {
+            Method::CallTool | Method::GetPrompt => Some(Key::Name),
+            Method::ReadResource => Some(Key::Uri),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => Some(Key::TaskId),
             _ => None,
         };
         let Some(key) = named_by else { return Ok(()) };
         let name = params.text(key)?;
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
-        if request.method == "tools/call"
+        if method == Method::CallTool
             && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
             && mirrored::mirrors_arguments(&tool.input_schema)
         {
