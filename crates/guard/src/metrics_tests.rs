@@ -17,7 +17,7 @@ fn lines(metrics: &Metrics, prefix: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn every_ending_is_counted_under_a_bounded_label() {
     let metrics = Metrics::new();
-    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain::new(Limits::DEFAULT))]);
+    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain::new(Limits::CEILING))]);
     for line in [
         "stub_read",
         "stub_read",
@@ -111,8 +111,9 @@ fn numbers_of_the_server_and_its_limits() {
     }
     // Each limit has its line, those that nobody ran into as well.
     for limit in Limit::ALL {
-        let line = format!("portcullis_limit_hits_total{{limit=\"{}\"}} {}", limit.label(), limit.hits());
-        assert!(page.lines().any(|own| own == line), "{line}");
+        // Other tests may run into one at this moment, so how often does not matter here.
+        let line = format!("portcullis_limit_hits_total{{limit=\"{}\"}} ", limit.label());
+        assert!(page.lines().any(|own| own.starts_with(&line)), "{line}");
     }
     assert!(Limit::Tasks.hits() > 0);
 }

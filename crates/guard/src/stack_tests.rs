@@ -34,7 +34,7 @@ fn hub(policy: Policy) -> Hub {
         policy,
         secrets: vec![("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))],
         audit: AuditSettings::in_folder(dir.path()),
-        ceiling: Limits::DEFAULT,
+        ceiling: Limits::CEILING,
     };
     let (gate, handles) = stack(registry, settings, Arc::new(StoppedClock)).unwrap_or_else(|e| panic!("{e}"));
     Hub { gate, handles, world, dir }
@@ -277,7 +277,7 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         policy: Policy::default(),
         secrets: vec![("PIN".to_owned(), Secret::new("1234".to_owned()))],
         audit: AuditSettings::in_folder(Path::new("/nonexistent")),
-        ceiling: Limits::DEFAULT,
+        ceiling: Limits::CEILING,
     };
     let error = stack(registry().0, settings, Arc::new(StoppedClock)).err().unwrap();
     assert!(error.to_string().starts_with("secret `PIN` has 4 bytes"), "{error}");
@@ -298,7 +298,7 @@ async fn overhead() {
         policy: hidden(&["other_*", "secret_*"]),
         secrets: (0..20).map(secret).collect(),
         audit: AuditSettings::in_folder(dir.path()),
-        ceiling: Limits::DEFAULT,
+        ceiling: Limits::CEILING,
     };
     let (guarded, handles) =
         stack(registry().0, settings, Arc::new(SystemClock)).unwrap_or_else(|e| panic!("{e}"));

@@ -425,3 +425,39 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
     })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::{AskKind, Scope};
+
+    fn client() -> Arc<Client> {
+        Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() })
+    }
+
+    #[test]
+    fn an_idle_session_ends_and_is_counted() {
+        let sessions = Sessions::new(HubLimits { session_idle: Duration::ZERO, ..HubLimits::default() });
+        let session = Session::streaming(client(), "http").unwrap();
+        sessions.add(&session).unwrap();
+        let before = Limit::SessionIdle.hits();
+        while session.idle_for().is_zero() {}
+        sessions.sweep();
+        assert!(session.closed.is_cancelled());
+        assert!(Limit::SessionIdle.hits() > before);
+    }
+
+    #[test]
+    fn a_client_is_asked_so_many_questions_at_once_and_no_more() {
+        let session = Session::streaming(client(), "http").unwrap();
+        let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
+        let stream = Stream::new(None);
+        let before = Limit::Questions.hits();
+        let mut waiting: Vec<_> = (0..QUESTIONS_MAX).map(|_| session.ask(&ask, &*stream).unwrap()).collect();
+        assert!(session.ask(&ask, &*stream).is_err());
+        assert!(Limit::Questions.hits() > before);
+        // Nobody waits for one of them any more.
+        waiting.pop();
+        assert!(session.ask(&ask, &*stream).is_ok());
+    }
+}

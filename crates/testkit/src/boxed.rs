@@ -84,7 +84,7 @@ impl BoxedHub {
             policy: rules.policy,
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(home.path()),
-            ceiling: Limits::DEFAULT,
+            ceiling: Limits::CEILING,
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
         let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });

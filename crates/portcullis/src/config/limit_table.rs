@@ -38,7 +38,7 @@ fn about(limit: Limit) -> (Bound, &'static str) {
     match limit {
         Limit::LineBytes => (Key("limits.line_bytes_max"), "the line is skipped and answered with an error"),
         Limit::BodyBytes => (Key("limits.body_bytes_max"), "413"),
-        Limit::HeaderBytes => (Fixed("64 KiB"), "431, and the connection is closed"),
+        Limit::HeaderBytes => (Fixed("32 KiB"), "431, and the connection is closed"),
         Limit::Connections => (Key("limits.connections_max"), "the new connection is closed"),
         Limit::ConnectionsPerSource => {
             (Key("limits.connections_per_source_max"), "the new connection is closed")

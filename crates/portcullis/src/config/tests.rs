@@ -51,6 +51,11 @@ fn no_file_is_the_defaults() {
     let config = loaded.config;
     assert_eq!(config.http.listen, "127.0.0.1:3000".parse().unwrap());
     assert_eq!(config.rate_limit, RateLimit { requests_per_second: 10, burst: 20 });
+    let ceiling = portcullis_core::Limits::CEILING;
+    assert_eq!(
+        (config.limits.call_within, config.limits.result_bytes_max),
+        (ceiling.deadline(), ceiling.output_bytes_max)
+    );
     assert_eq!(config.logging, Logging { level: Level::Info, format: LogFormat::Text });
     assert_eq!(config.workspace.data_dir(), home.path().join("workspace/ai-data"));
     assert_eq!(config.workspace.secure_dir(), home.path().join("workspace/secure"));

@@ -20,6 +20,7 @@ mod mutated_frames;
 mod not_json;
 mod odd_files;
 mod slow_connections;
+mod traversal;
 mod unknown_revision;
 mod whole_run;
 mod wrong_shapes;

@@ -11,6 +11,7 @@
 
 mod attacks;
 mod commands;
+mod each_limit;
 mod forgotten;
 mod identity;
 mod lifecycle;

@@ -63,7 +63,7 @@ impl GateDoor {
             policy: Policy::default(),
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(folder.path()),
-            ceiling: Limits::DEFAULT,
+            ceiling: Limits::CEILING,
         };
         let (gate, handles) = runtime.block_on(async {
             portcullis_tools::register(&config, &registry).unwrap();

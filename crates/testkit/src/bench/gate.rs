@@ -32,7 +32,7 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
         policy: Policy::default(),
         secrets: Vec::new(),
         audit: AuditSettings::in_folder(folder.path()),
-        ceiling: Limits::DEFAULT,
+        ceiling: Limits::CEILING,
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;
