@@ -3,6 +3,7 @@
 //! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the
 //! last would disagree about what was asked, so here a repeated key is an error at any depth.
 
+use crate::limit::Limit;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
@@ -28,7 +29,10 @@ impl Strict {
     fn deeper<E: de::Error>(self) -> Result<Strict, E> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Strict { depth_left }),
-            None => Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
+            None => {
+                Limit::JsonDepth.hit();
+                Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
+            }
         }
     }
 }
@@ -152,7 +156,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}' | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
+        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{2800}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
         | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
         | '\u{E0000}'..='\u{E0FFF}')
 }

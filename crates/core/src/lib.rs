@@ -13,6 +13,7 @@ mod error;
 mod family;
 mod gate;
 pub mod json;
+mod limit;
 mod output;
 mod pattern;
 mod registry;
@@ -36,6 +37,7 @@ pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
 pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight};
+pub use limit::Limit;
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput,

@@ -19,6 +19,17 @@ impl Limits {
     /// Enough for local work; small enough that a stuck call is noticed.
     pub const DEFAULT: Limits = Limits { deadline_ms: 30_000, output_bytes_max: 10 * 1024 * 1024 };
 
+    /// What no call goes beyond where the configuration says nothing else.
+    pub const CEILING: Limits = Limits { deadline_ms: 300_000, ..Limits::DEFAULT };
+
+    /// Returns the smaller of both, bound by bound.
+    pub fn at_most(self, ceiling: Limits) -> Limits {
+        Limits {
+            deadline_ms: self.deadline_ms.min(ceiling.deadline_ms),
+            output_bytes_max: self.output_bytes_max.min(ceiling.output_bytes_max),
+        }
+    }
+
     pub fn deadline(self) -> Duration {
         Duration::from_millis(self.deadline_ms)
     }

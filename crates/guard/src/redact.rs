@@ -237,6 +237,10 @@ impl Peer for RedactedPeer {
         self.peer.session()
     }
 
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.peer.gone()
+    }
+
     fn let_go(&self) {
         self.peer.let_go();
     }

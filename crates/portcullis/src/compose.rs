@@ -7,13 +7,14 @@ use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
 use anyhow::{Context, Result};
 use portcullis_core::{
-    Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
+    Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
 };
 use portcullis_guard::{
-    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict,
+    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
+    ServerNumbers, Verdict,
 };
 use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
@@ -104,9 +105,14 @@ impl Ops for HubOps {
         ]
     }
 
-    fn metrics(&self, sessions: &SessionCounts) -> String {
+    fn metrics(&self, counts: &ServerCounts) -> String {
+        self.handles.metrics.set_server(ServerNumbers {
+            connections: counts.connections,
+            token_failures: counts.token_failures,
+            sources_locked: counts.sources_locked,
+        });
         for transport in ["http", "sse", "stdio", "socket"] {
-            let open = sessions.get(transport).copied().unwrap_or_default();
+            let open = counts.sessions.get(transport).copied().unwrap_or_default();
             self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
         }
         self.handles.metrics.encode_without(&self.handles.redactor)
@@ -156,6 +162,7 @@ fn guarded(
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
         approvals_dir: config.workspace.secure_dir(),
         approval_times: approval_times(config),
+        ceiling: ceiling(config),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }
@@ -283,6 +290,11 @@ pub(crate) fn policy(config: &Config) -> Policy {
     Policy { rules: rules.collect(), zone: config.time.zone.clone() }
 }
 
+fn ceiling(config: &Config) -> Limits {
+    let deadline_ms = u64::try_from(config.limits.call_within.as_millis()).unwrap_or(u64::MAX);
+    Limits { deadline_ms, output_bytes_max: config.limits.result_bytes_max }
+}
+
 fn limits(config: &Config) -> HubLimits {
     let limits = &config.limits;
     HubLimits {
@@ -293,5 +305,12 @@ fn limits(config: &Config) -> HubLimits {
         session_idle: limits.session_idle,
         in_flight_max: limits.in_flight_max,
         connections_max: limits.connections_max,
+        connections_per_source_max: limits.connections_per_source_max,
+        headers_within: limits.headers_within,
+        body_within: limits.body_within,
+        write_within: limits.write_within,
+        keep_alive: limits.keep_alive,
+        token_failures_max: limits.token_failures_max,
+        token_lockout: limits.token_lockout,
     }
 }

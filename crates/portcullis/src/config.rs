@@ -7,6 +7,7 @@
 mod add_rule;
 mod check;
 mod example;
+mod limit_table;
 mod meaning;
 mod problem;
 mod read;
@@ -16,6 +17,7 @@ mod written;
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
 pub use example::example;
+pub use limit_table::limit_table;
 pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
@@ -36,7 +38,7 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 16] = [
+const NEED_RESTART: [&str; 25] = [
     "http.listen",
     "logging.format",
     "workspace.path",
@@ -48,6 +50,15 @@ const NEED_RESTART: [&str; 16] = [
     "limits.line_bytes_max",
     "limits.body_bytes_max",
     "limits.connections_max",
+    "limits.connections_per_source_max",
+    "limits.headers_secs",
+    "limits.body_secs",
+    "limits.write_secs",
+    "limits.keep_alive_secs",
+    "limits.token_failures_max",
+    "limits.token_lockout_secs",
+    "limits.call_secs_max",
+    "limits.result_bytes_max",
     "limits.in_flight_max",
     "limits.sessions_max",
     "limits.sessions_per_client_max",
@@ -156,6 +167,15 @@ pub struct Limits {
     pub line_bytes_max: usize,
     pub body_bytes_max: usize,
     pub connections_max: usize,
+    pub connections_per_source_max: usize,
+    pub headers_within: Duration,
+    pub body_within: Duration,
+    pub write_within: Duration,
+    pub keep_alive: Duration,
+    pub token_failures_max: u32,
+    pub token_lockout: Duration,
+    pub call_within: Duration,
+    pub result_bytes_max: usize,
     pub in_flight_max: usize,
     pub sessions_max: usize,
     pub sessions_per_client_max: usize,

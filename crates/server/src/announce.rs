@@ -3,7 +3,7 @@
 use crate::dispatch::caller;
 use crate::hub::Hub;
 use crate::stream::{Outlet, Stream};
-use portcullis_core::{Caller, Change, Client};
+use portcullis_core::{Caller, Change, Client, Limit};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::{Id, RpcError, rpc};
 use serde_json::{Map, Value, json};
@@ -39,6 +39,7 @@ impl Interest {
         let watched: BTreeSet<String> =
             watched.into_iter().flatten().filter_map(|uri| uri.as_str().map(str::to_owned)).collect();
         if watched.len() > WATCHED_MAX {
+            Limit::Subscriptions.hit();
             return Err(RpcError::invalid_params(format_args!(
                 "at most {WATCHED_MAX} resources can be watched"
             )));
@@ -122,6 +123,7 @@ impl Listeners {
         let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
         if all.len() >= LISTENERS_MAX || own >= LISTENERS_PER_CLIENT_MAX {
+            Limit::Listeners.hit();
             return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
         }
         let method = "notifications/subscriptions/acknowledged";

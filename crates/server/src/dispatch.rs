@@ -17,7 +17,7 @@ use portcullis_core::{
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
-use portcullis_wire::{Era, Id, Request, Revision, RpcError, era, render};
+use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -137,33 +137,6 @@ pub(crate) fn log_failure(target: &Target, error: &ToolError) {
     }
 }
 
-/// Every method that some revision has.
-const METHODS: [&str; 18] = [
-    "initialize",
-    "server/discover",
-    "ping",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "completion/complete",
-    "logging/setLevel",
-    "subscriptions/listen",
-    "tasks/get",
-    "tasks/update",
-    "tasks/cancel",
-];
-
-/// Returns whether a request may name this method.
-pub(crate) fn is_method(revision: Revision, method: &str) -> bool {
-    METHODS.contains(&method) && revision.has_method(method)
-}
-
 /// A client that calls for itself.
 pub(crate) fn caller(client: &Arc<Client>) -> Caller {
     Caller { client: client.clone(), origin: Origin::Client }
@@ -180,48 +153,59 @@ impl Exchange {
 
     /// Takes the request apart.
     pub(crate) fn prepare(self, request: &Request<'_>, params: &Params<'_>) -> Job {
-        let method = request.method.as_ref();
-        let known = is_method(self.revision, method);
+        let Some(method) = Method::of(self.revision, &request.method) else {
+            let refused = self.charge().err().unwrap_or_else(|| RpcError::method_not_found(&request.method));
+            return Job::Ready(Err(refused));
+        };
         let charged = match method {
-            "ping" => Ok(()),
+            Method::Ping => Ok(()),
             // These are charged on their way through the gate.
-            "tools/call"
-            | "resources/read"
-            | "prompts/get"
-            | "completion/complete"
-            | "tools/list"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/templates/list"
-                if known =>
-            {
-                Ok(())
-            }
-            _ => self.charge(),
+            Method::CallTool
+            | Method::ReadResource
+            | Method::GetPrompt
+            | Method::Complete
+            | Method::ListTools
+            | Method::ListPrompts
+            | Method::ListResources
+            | Method::ListTemplates => Ok(()),
+            Method::Initialize
+            | Method::Discover
+            | Method::Subscribe
+            | Method::Unsubscribe
+            | Method::SetLogLevel
+            | Method::Listen
+            | Method::GetTask
+            | Method::UpdateTask
+            | Method::CancelTask => self.charge(),
         };
         if let Err(refused) = charged {
             return Job::Ready(Err(refused));
         }
-        if !known {
-            return Job::Ready(Err(RpcError::method_not_found(method)));
-        }
-        match method {
-            "tools/call" => self.call_tool(params),
-            "resources/read" => self.read_resource(params),
-            "prompts/get" => self.get_prompt(params),
-            "completion/complete" => self.complete(request, params),
-            "resources/list" => match params.optional_text(Key::Cursor) {
-                Ok(cursor) => Job::Resources { exchange: self, cursor },
-                Err(error) => Job::Ready(Err(error)),
+        let answer = match method {
+            Method::CallTool => return self.call_tool(params),
+            Method::ReadResource => return self.read_resource(params),
+            Method::GetPrompt => return self.get_prompt(params),
+            Method::Complete => return self.complete(request, params),
+            Method::ListResources => match params.optional_text(Key::Cursor) {
+                Ok(cursor) => return Job::Resources { exchange: self, cursor },
+                Err(error) => Err(error),
             },
-            "subscriptions/listen" => {
-                self.listen(request, params).unwrap_or_else(|error| Job::Ready(Err(error)))
-            }
-            "tools/list" => Job::Ready(self.list_tools(params).map(Body::Clean)),
-            "prompts/list" => Job::Ready(self.list_prompts(params).map(Body::Clean)),
-            "resources/templates/list" => Job::Ready(self.list_templates(params).map(Body::Clean)),
-            _ => Job::Ready(unchecked(self.answer_now(method, params))),
-        }
+            Method::Listen => match self.listen(request, params) {
+                Ok(job) => return job,
+                Err(error) => Err(error),
+            },
+            Method::Initialize => self.initialize(params),
+            Method::Discover => Ok(self.hub.face.discover(self.revision)),
+            Method::Ping => Ok(b"{}".to_vec()),
+            Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
+            Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
+            Method::ListTemplates => return Job::Ready(self.list_templates(params).map(Body::Clean)),
+            Method::Subscribe => self.subscribe(params),
+            Method::Unsubscribe => self.unsubscribe(params),
+            Method::SetLogLevel => self.set_log_level(params),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => self.task(method, params),
+        };
+        Job::Ready(unchecked(answer))
     }
 
     /// Charges for a request that the gate does not see. Only `ping` is free.
@@ -229,30 +213,20 @@ impl Exchange {
         self.hub.gate.admits(&self.caller()).map_err(|error| self.list_refused(&error))
     }
 
-    /// Answers what needs no waiting.
-    fn answer_now(&self, method: &str, params: &Params<'_>) -> Answer {
-        match method {
-            "initialize" => self.initialize(params),
-            "server/discover" => Ok(self.hub.face.discover(self.revision)),
-            "ping" => Ok(b"{}".to_vec()),
-            "resources/subscribe" => self.subscribe(params),
-            "resources/unsubscribe" => {
-                let uri = params.text(Key::Uri)?;
-                self.session()?.unsubscribe(&uri);
-                Ok(b"{}".to_vec())
-            }
-            "logging/setLevel" => {
-                let level = params.text(Key::Level)?;
-                let level = LogLevel::parse(&level).ok_or_else(|| {
-                    let known = LogLevel::ALL.map(LogLevel::as_str).join(", ");
-                    RpcError::invalid_params(format_args!("`level` must be one of {known}"))
-                })?;
-                self.session()?.set_log_level(level);
-                Ok(b"{}".to_vec())
-            }
-            "tasks/get" | "tasks/update" | "tasks/cancel" => self.task(method, params),
-            _ => Err(RpcError::method_not_found(method)),
-        }
+    fn unsubscribe(&self, params: &Params<'_>) -> Answer {
+        let uri = params.text(Key::Uri)?;
+        self.session()?.unsubscribe(&uri);
+        Ok(b"{}".to_vec())
+    }
+
+    fn set_log_level(&self, params: &Params<'_>) -> Answer {
+        let level = params.text(Key::Level)?;
+        let level = LogLevel::parse(&level).ok_or_else(|| {
+            let known = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+            RpcError::invalid_params(format_args!("`level` must be one of {known}"))
+        })?;
+        self.session()?.set_log_level(level);
+        Ok(b"{}".to_vec())
     }
 
     fn session(&self) -> Result<&Arc<Session>, RpcError> {
@@ -429,22 +403,22 @@ impl Exchange {
             None => crate::seal::Earlier::default(),
         };
         earlier.add(input_responses(params)?);
-        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state);
+        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
         let round = Arc::new(round);
         call.ctx = CallCtx { cancel, peer: round.clone() };
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
     }
 
-    fn task(&self, method: &str, params: &Params<'_>) -> Answer {
+    fn task(&self, method: Method, params: &Params<'_>) -> Answer {
         if !self.offers().tasks {
             return Err(era::missing_tasks());
         }
         let id = params.text(Key::TaskId)?;
         let tasks = &self.hub.tasks;
         let answer = match method {
-            "tasks/get" => tasks.get(&self.client, &id)?,
-            "tasks/cancel" => tasks.cancel(&self.client, &id)?,
+            Method::GetTask => tasks.get(&self.client, &id)?,
+            Method::CancelTask => tasks.cancel(&self.client, &id)?,
             _ => tasks.update(&self.client, &id, input_responses(params)?)?,
         };
         Ok(era::dress(self.revision, era::ResultKind::Plain, answer.to_string().into_bytes()))

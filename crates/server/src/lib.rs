@@ -15,7 +15,8 @@ mod paging;
 mod peer;
 mod seal;
 mod session;
+mod sources;
 mod stream;
 mod tasks;
 
-pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};

@@ -46,11 +46,6 @@ impl Outlet for LineOutlet {
     fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
-
-    fn backlog(&self) -> usize {
-        // Bounded by the queue; what is in it is not counted byte by byte.
-        0
-    }
 }
 
 /// Serves one connection until its input ends or the hub closes. Calls under way are finished and answered.
@@ -139,6 +134,7 @@ impl Connection {
             match line {
                 Line::End => return Ok(()),
                 Line::TooLong { bytes } => {
+                    portcullis_core::Limit::LineBytes.hit();
                     tracing::warn!(target: "mcp", bytes, line_bytes_max, "A line was too long and was skipped.");
                     let reason = format!("a line of {bytes} bytes, at most {line_bytes_max} are allowed");
                     self.reply(None, Err(RpcError::invalid_request(&reason)));

@@ -31,8 +31,10 @@ pub(crate) trait Outlet: Send + Sync {
 
     fn is_closed(&self) -> bool;
 
-    /// Returns how many bytes the client has not read yet.
-    fn backlog(&self) -> usize;
+    /// Returns how many bytes the client has not read yet, where it can fall behind without being held up.
+    fn backlog(&self) -> usize {
+        0
+    }
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 mod approvals;
 mod attacks;
 mod commands;
+mod each_limit;
 mod forgotten;
 mod identity;
 mod lifecycle;

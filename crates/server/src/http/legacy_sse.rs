@@ -73,6 +73,7 @@ pub(super) async fn post(
         return shutting_down(&app.hub, None);
     }
     if session.home.backlog() > BACKLOG_BYTES_MAX {
+        portcullis_core::Limit::StreamBacklog.hit();
         app.hub.sessions.remove(&session.id);
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the stream is not read; the session was closed\n");
     }

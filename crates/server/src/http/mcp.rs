@@ -20,20 +20,18 @@ use axum::response::Response;
 use axum::{BoxError, Extension};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use portcullis_core::Client;
+use portcullis_core::{Client, Limit};
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::message::{self, Batch};
 use portcullis_wire::params::{Key, Params};
-use portcullis_wire::{Era, Id, Incoming, Message, Request, Revision, RpcError, header as mirrored, rpc};
+use portcullis_wire::{
+    Era, Id, Incoming, Message, Method, Request, Revision, RpcError, header as mirrored, rpc,
+};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
-
-/// How long a client may take to send a body.
-const BODY_WITHIN: Duration = Duration::from_secs(15);
 
 pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
@@ -50,6 +48,7 @@ fn only_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
     let bytes_max = hub.limits.body_bytes_max;
     let too_large = || {
+        Limit::BodyBytes.hit();
         let reason = format!("the body is larger than {bytes_max} bytes");
         Err(rpc_error(&hub.outgoing, StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
     };
@@ -57,8 +56,14 @@ pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> 
     if body.size_hint().lower() > bytes_max as u64 {
         return too_large();
     }
-    match tokio::time::timeout(BODY_WITHIN, collect(Limited::new(body, bytes_max))).await {
-        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n")),
+    match tokio::time::timeout(hub.limits.body_within, collect(Limited::new(body, bytes_max))).await {
+        Err(_) => {
+            Limit::BodyTime.hit();
+            Err(plain(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time; send it again, faster\n",
+            ))
+        }
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
@@ -257,21 +262,21 @@ impl Post {
         request: &Request<'_>,
         params: &Params<'_>,
     ) -> Result<(), RpcError> {
-        if !crate::dispatch::is_method(revision, &request.method) {
+        let Some(method) = Method::of(revision, &request.method) else {
             return Err(RpcError::method_not_found(&request.method));
-        }
+        };
         let header = |name: &str| only_text(&self.headers, name);
         mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
-        let named_by = match request.method.as_ref() {
-            "tools/call" | "prompts/get" => Some(Key::Name),
-            "resources/read" => Some(Key::Uri),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => Some(Key::TaskId),
+        let named_by = match method {
+            Method::CallTool | Method::GetPrompt => Some(Key::Name),
+            Method::ReadResource => Some(Key::Uri),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => Some(Key::TaskId),
             _ => None,
         };
         let Some(key) = named_by else { return Ok(()) };
         let name = params.text(key)?;
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
-        if request.method == "tools/call"
+        if method == Method::CallTool
             && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
             && mirrored::mirrors_arguments(&tool.input_schema)
         {

@@ -43,7 +43,7 @@ pub(super) async fn metrics(State(app): State<App>, Extension(client): Extension
     if !client.scope.is_everything() {
         return plain(StatusCode::FORBIDDEN, "metrics need a client that may see and do everything\n");
     }
-    let text = app.hub.ops.metrics(&app.hub.sessions.counts());
+    let text = app.hub.ops.metrics(&app.hub.counts());
     // Whoever composes the hub knows where in the page names stand, and has taken secrets out of them.
     reply::metrics(Clean::guarded(text.into()))
 }

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_wire::{Id, RpcError};
+use std::time::Duration;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -67,5 +68,17 @@ pub(super) fn unauthorized(tried: bool) -> Response {
         r#"Bearer realm="portcullis""#
     };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+/// 429 for a token that was not looked at.
+pub(super) fn wait_for_token(wait: Duration) -> Response {
+    // Rounded up: who comes back at that second is let try.
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let text = "too many wrong tokens came from this address, so this one was not looked at; wait as many seconds as \
+        Retry-After says, and send one that `portcullis clients add NAME` made; clients that were let in before are \
+        not held up\n";
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }

@@ -13,6 +13,28 @@ pub(super) fn lines(name: &str) -> Option<Vec<Value>> {
     corpus(name)
 }
 
+/// Paths that lead out: all of the list made for this hub, and every `nth` of the public one.
+pub(super) fn paths(nth: usize) -> Vec<String> {
+    let Some(own) = lines("traversal_hub.jsonl") else { return few_paths() };
+    let mut paths: Vec<String> = own.iter().map(|line| line["path"].as_str().unwrap().to_owned()).collect();
+    if let Some(public) = shared("traversal_public.txt") {
+        let public = std::fs::read(public).unwrap();
+        // A tool's argument is text, so bytes that are not come as replacement characters.
+        let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
+        paths.extend(public.split(|byte| *byte == b'\n').step_by(nth).map(text));
+    }
+    paths
+}
+
+fn few_paths() -> Vec<String> {
+    let ups =
+        ["../", "..//", "./../", "%2e%2e/", "....//", "notes/../../", "link_dot/../", "link_dir/", "/", "//"];
+    let targets =
+        ["secure/CANARY", "ai-data-evil/CANARY", "etc/passwd", "link_abs", "link_rel", "CANARY", ""];
+    let one = |up: &str, times| targets.map(|target| format!("{}{target}", up.repeat(times)));
+    ups.iter().flat_map(|up| [1, 2, 5].map(|times| one(up, times))).flatten().collect()
+}
+
 pub(super) fn decoded(base64: &str) -> Vec<u8> {
     STANDARD.decode(base64.trim()).unwrap()
 }
