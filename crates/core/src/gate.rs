@@ -34,7 +34,13 @@ pub struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     pub fn of_tool(tool: &'a ToolDef) -> Listing<'a> {
-        Listing { kind: "tool", name: &tool.name, effect: tool.effect, reach: tool.reach, unruled: tool.unruled }
+        Listing {
+            kind: "tool",
+            name: &tool.name,
+            effect: tool.effect,
+            reach: tool.reach,
+            unruled: tool.unruled,
+        }
     }
 
     fn of_read(kind: &'static str, name: &'a str) -> Listing<'a> {
@@ -48,9 +54,13 @@ impl<'a> Listing<'a> {
         match (&call.target, call.tool()) {
             (Target::Tool(_), Some(tool)) => Listing::of_tool(tool),
             // Nobody knows the name, so nothing good is assumed of it.
-            (Target::Tool(name), None) => {
-                Listing { kind: "tool", name, effect: Effect::Destroy, reach: Reach::Outside, unruled: Unruled::ByEffect }
-            }
+            (Target::Tool(name), None) => Listing {
+                kind: "tool",
+                name,
+                effect: Effect::Destroy,
+                reach: Reach::Outside,
+                unruled: Unruled::ByEffect,
+            },
             (Target::Resource(uri), _) => Listing::of_read("resource", uri),
             (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {
                 Listing::of_read("prompt", name)

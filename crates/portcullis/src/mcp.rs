@@ -39,7 +39,8 @@ impl Servers {
             .map(|server| (server.name.as_str(), server))
             .collect();
         running.retain(|name, server| {
-            let stays = wanted.get(name.as_str()).is_some_and(|wanted| format!("{wanted:?}") == server.config);
+            let stays =
+                wanted.get(name.as_str()).is_some_and(|wanted| format!("{wanted:?}") == server.config);
             if !stays {
                 self.registry.remove(name);
                 server.upstream.stop();
@@ -119,7 +120,8 @@ fn find_program(command: &str) -> PathBuf {
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.is_absolute()
-        && std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        && std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Returns what a value stands for: `secret:NAME` a secret, `${NAME}` a variable of the hub's.

@@ -1,5 +1,6 @@
 //! What tests need and the shipped program does not.
 
+pub mod abuse;
 pub mod boxed;
 pub mod conformance;
 pub mod http;

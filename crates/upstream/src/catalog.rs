@@ -74,19 +74,16 @@ fn add(tools: &mut Tools, taken: &mut HashSet<String>, spec: &ServerSpec, item: 
     }
 }
 
-fn define(
-    spec: &ServerSpec,
-    own: &str,
-    item: Value,
-    taken: &mut HashSet<String>,
-) -> Result<ToolDef, String> {
+fn define(spec: &ServerSpec, own: &str, item: Value, taken: &mut HashSet<String>) -> Result<ToolDef, String> {
     let bytes = item.to_string().len();
     if bytes > DEFINITION_BYTES_MAX {
         return Err(format!("its definition has {bytes} bytes, at most {DEFINITION_BYTES_MAX} are taken"));
     }
     let mut item = item;
     clean(&mut item);
-    let Value::Object(mut definition) = item else { return Err("its definition is not an object".to_owned()) };
+    let Value::Object(mut definition) = item else {
+        return Err("its definition is not an object".to_owned());
+    };
     let input_schema = definition.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());

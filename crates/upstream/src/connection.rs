@@ -62,7 +62,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// `end` is cancelled when the connection is no longer wanted.
-    pub(crate) fn new(out: mpsc::Sender<Bytes>, heard: mpsc::Sender<Heard>, end: CancellationToken) -> Connection {
+    pub(crate) fn new(
+        out: mpsc::Sender<Bytes>,
+        heard: mpsc::Sender<Heard>,
+        end: CancellationToken,
+    ) -> Connection {
         Connection {
             out,
             waiting: Mutex::default(),
@@ -149,7 +153,9 @@ impl Connection {
     pub(crate) fn receive(&self, bytes: &[u8]) {
         match message::parse(bytes) {
             Ok(Incoming::One(message)) => self.take(message),
-            Ok(Incoming::Batch(batch)) => batch.0.into_iter().flatten().for_each(|message| self.take(message)),
+            Ok(Incoming::Batch(batch)) => {
+                batch.0.into_iter().flatten().for_each(|message| self.take(message))
+            }
             Err(malformed) => {
                 tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
             }
@@ -160,7 +166,9 @@ impl Connection {
         match message {
             Message::Response(response) => {
                 let Id::Number(id) = &response.id else { return };
-                let Some(waiting) = id.parse().ok().and_then(|id: u64| self.lock().remove(&id)) else { return };
+                let Some(waiting) = id.parse().ok().and_then(|id: u64| self.lock().remove(&id)) else {
+                    return;
+                };
                 let answer = match response.outcome {
                     Ok(result) => Ok(result.to_owned()),
                     Err(error) => Err(refused(error)),
@@ -195,7 +203,9 @@ impl Connection {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else { return };
+        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
+            return;
+        };
         let Some(id) = params["progressToken"].as_u64() else { return };
         let waiting = self.lock();
         let Some(waiting) = waiting.get(&id) else { return };
@@ -250,10 +260,14 @@ impl RequestError {
         match self {
             RequestError::Refused { code, message } => ToolError::new(
                 ErrorKind::Upstream,
-                format!("server `{name}` refused the call ({code}): {}", portcullis_core::json::printable(&message)),
+                format!(
+                    "server `{name}` refused the call ({code}): {}",
+                    portcullis_core::json::printable(&message)
+                ),
             ),
-            RequestError::Timeout(after) => ToolError::timeout(after)
-                .hint(format!("`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress")),
+            RequestError::Timeout(after) => ToolError::timeout(after).hint(format!(
+                "`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress"
+            )),
             RequestError::Closed => {
                 ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
                     .hint("it is started again; whether the call was carried out is not known")

@@ -190,7 +190,8 @@ async fn greet(connection: &Connection) -> Result<Option<String>, RequestError> 
         Ok(discovered) => {
             let discovered: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
             let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
-            if discovered["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
+            if discovered["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks))
+            {
                 let _ = connection.revision.set(Revision::V2026_07_28);
                 let name = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"]["name"];
                 return Ok(name.as_str().map(str::to_owned));

@@ -10,7 +10,7 @@ use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock};
+use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock, Unruled};
 use portcullis_guard::{Policy, Rule, Verdict, default_for};
 use serde_json::{Value, json};
 use std::path::Path;

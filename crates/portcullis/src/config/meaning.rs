@@ -2,14 +2,17 @@
 
 use super::problem::Finding;
 use super::time;
-use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
+use super::written::{
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
+};
 use super::{
-    Approvals, Config, McpServer, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts, RateLimit,
-    Rule, Stdio, Time, Verdict, Workspace,
+    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
+    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
-use portcullis_guard::{Days, When};
+use portcullis_guard::{Days, TokenShapes, When};
+use portcullis_store::secrets::KeyKind;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -43,6 +46,8 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
         stdio: checks.stdio(&written.stdio),
+        redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },
+        secrets: checks.secrets(&written.secrets),
         limits: checks.limits(&written.limits),
         approvals: Approvals {
             wait: Duration::from_secs(written.approvals.wait_secs),
@@ -102,6 +107,12 @@ impl Checks<'_> {
         Stdio { client: stdio.client.clone(), scope }
     }
 
+    fn secrets(&mut self, secrets: &written::Secrets) -> Secrets {
+        let path = &secrets.key_file;
+        let key_file = (!path.is_empty()).then(|| self.path("/secrets/key_file", path));
+        Secrets { key: key_kind(secrets.key), key_file }
+    }
+
     fn limits(&mut self, limits: &written::Limits) -> Limits {
         if limits.sessions_per_client_max > limits.sessions_max {
             let expected = format!("at most `limits.sessions_max`, {}", limits.sessions_max);
@@ -112,6 +123,15 @@ impl Checks<'_> {
             line_bytes_max: limits.line_bytes_max,
             body_bytes_max: limits.body_bytes_max,
             connections_max: limits.connections_max,
+            connections_per_source_max: limits.connections_per_source_max,
+            headers_within: Duration::from_secs(limits.headers_secs),
+            body_within: Duration::from_secs(limits.body_secs),
+            write_within: Duration::from_secs(limits.write_secs),
+            keep_alive: Duration::from_secs(limits.keep_alive_secs),
+            token_failures_max: limits.token_failures_max,
+            token_lockout: Duration::from_secs(limits.token_lockout_secs),
+            call_within: Duration::from_secs(limits.call_secs_max),
+            result_bytes_max: limits.result_bytes_max,
             in_flight_max: limits.in_flight_max,
             sessions_max: limits.sessions_max,
             sessions_per_client_max: limits.sessions_per_client_max,
@@ -156,7 +176,8 @@ impl Checks<'_> {
             self.unexpected(&at(""), name, &expected);
         }
         if server.command.is_none() {
-            let text = format!("`mcp.{name}.command` is missing, expected the program to start, like \"npx\"");
+            let text =
+                format!("`mcp.{name}.command` is missing, expected the program to start, like \"npx\"");
             self.findings.push(Finding { pointer: at("command"), text });
         }
         let mut globs: Vec<(&String, &EffectName)> = server.effects.iter().collect();
@@ -287,6 +308,20 @@ fn verdict(name: DecisionName) -> Verdict {
         DecisionName::Allow => Verdict::Allow,
         DecisionName::Ask => Verdict::Ask,
         DecisionName::Deny => Verdict::Deny,
+    }
+}
+
+fn shapes(masked: bool) -> TokenShapes {
+    if masked { TokenShapes::Mask } else { TokenShapes::Leave }
+}
+
+fn key_kind(name: KeyName) -> Option<KeyKind> {
+    match name {
+        KeyName::Auto => None,
+        KeyName::Credential => Some(KeyKind::Credential),
+        KeyName::Keyring => Some(KeyKind::Keyring),
+        KeyName::File => Some(KeyKind::File),
+        KeyName::Passphrase => Some(KeyKind::Passphrase),
     }
 }
 
