@@ -6,6 +6,7 @@
 pub mod durable;
 pub mod faults;
 pub mod figure;
+pub mod full_disk;
 pub mod kill;
 pub mod random;
 pub mod session;

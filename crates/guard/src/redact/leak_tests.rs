@@ -170,8 +170,15 @@ fn check(keeper: &dyn Keeper, leaks: &[Leak]) -> Result<String, String> {
             }
         }
     }
+    let figure = |what: &str, missed: usize, count: usize, most: usize| {
+        let ok = if missed <= most { "ok" } else { "FAILED" };
+        format!("figure:\tof {count} secrets that {what} be caught, missed\t{missed}\t≤ {most}\t{ok}")
+    };
+    let most = count[1] * SHOULD_MISSED_PERCENT_MAX / 100;
+    let figures =
+        [figure("must", must.len(), count[0], 0), figure("should", should.len(), count[1], most)].join("\n");
     let report = format!(
-        "must: {} of {} leak; should: {} of {} leak {should:?}",
+        "{figures}\nmust: {} of {} leak; should: {} of {} leak {should:?}",
         must.len(),
         count[0],
         should.len(),

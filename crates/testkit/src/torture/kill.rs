@@ -32,8 +32,8 @@ pub struct Seen {
     pub unverified: u64,
     /// Lines that were cut off by a kill, and marked so.
     pub marked: u64,
-    /// From the start of the process to its first reply.
-    pub longest_start: Duration,
+    /// From the start of each process to its first reply.
+    pub starts: Vec<Duration>,
     pub problems: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ fn killed_after(lab: &Lab, round: u64, works: Duration, seen: &mut Seen) -> Resu
     let begun = Instant::now();
     let mut session = Session::start(lab.command::<&str>(&[], &["--mcp"]))?;
     ensure!(session.initialize(), "round {round}: it does not open what the last one left");
-    seen.longest_start = seen.longest_start.max(begun.elapsed());
+    seen.starts.push(begun.elapsed());
     let (end, mut sent, mut acknowledged) = (Instant::now() + works, 0, Vec::new());
     let mut take = |reply: Option<(u64, Reply)>, seen: &mut Seen| match reply {
         Some((id, Reply::Done)) => acknowledged.push(id),
