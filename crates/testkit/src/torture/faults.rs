@@ -182,14 +182,28 @@ fn workplace() -> PathBuf {
     if tempfile::tempfile_in(memory).is_ok() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
-/// Runs all of the failures, and the commands that change things with the same kinds of failures.
+/// Runs the hub with all of the failures.
 pub fn run(program: &Path, faults: &[Fault], seed: u64) -> Result<Seen> {
+    some_at_once(faults, |fault| {
+        let mut random = Random::new(seed ^ u64::from(fault.nth));
+        hub(program, fault, &mut random).with_context(|| format!("{fault:?}"))
+    })
+}
+
+/// Runs `secrets set` and `clients add` until nothing is left that could fail.
+pub fn commands(program: &Path, kinds: &[(Kind, Errno)]) -> Result<Seen> {
+    let homes = [commands::Home::New, commands::Home::Used];
+    let all: Vec<_> = kinds.iter().flat_map(|kind| homes.map(|home| (kind.0, kind.1, home))).collect();
+    some_at_once(&all, |(kind, errno, home)| commands::run(program, *kind, *errno, *home))
+}
+
+/// Does something for each, [`AT_ONCE`] at a time, and adds up what was seen.
+fn some_at_once<T: Sync>(all: &[T], run: impl Fn(&T) -> Result<Seen> + Sync) -> Result<Seen> {
     let next = AtomicUsize::new(0);
     let seen: Mutex<Result<Seen>> = Mutex::new(Ok(Seen::default()));
     let work = || {
-        while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut random = Random::new(seed ^ u64::from(fault.nth));
-            let one = hub(program, fault, &mut random).with_context(|| format!("{fault:?}"));
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let one = run(one);
             let Ok(mut seen) = seen.lock() else { return };
             match (&mut *seen, one) {
                 (Ok(seen), Ok(one)) => seen.add(one),
@@ -232,17 +246,6 @@ fn places(lab: &Lab) -> Places {
         log: text(lab.secure().join("audit/audit.jsonl")),
         anchors: text(lab.secure().join("anchors/audit.anchors")),
     }
-}
-
-/// Runs `secrets set` and `clients add` until nothing is left that could fail.
-pub fn commands(program: &Path, kinds: &[(Kind, Errno)]) -> Result<Seen> {
-    let mut seen = Seen::default();
-    for (kind, errno) in kinds {
-        for home in [commands::Home::New, commands::Home::Used] {
-            seen.add(commands::run(program, *kind, *errno, home)?);
-        }
-    }
-    Ok(seen)
 }
 
 /// One run of the hub: works while the failure happens, is killed, and is looked at.
