@@ -216,6 +216,21 @@ fn the_shared_leaks_are_caught() {
     }
 }
 
+/// A line that looks like the one before it going on, and is not.
+#[test]
+fn what_stands_below_another_long_word_is_caught() {
+    let known = own_secrets();
+    let ours = Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}"));
+    for above in 40..=48 {
+        for leak in own_leaks(&known).iter().filter(|leak| leak.encoding == "base64 twice") {
+            for after in ["", "6", "60", "601"] {
+                let text = format!("{}\n{}{after}", "x".repeat(above), leak.text);
+                assert!(!ours.text(&text).contains(&leak.text), "{} below {above} characters", leak.name);
+            }
+        }
+    }
+}
+
 /// Returns the first place where ordinary text was changed.
 fn first_false_alarm(texts: &[(String, String)], scrub: &dyn Fn(&str) -> String) -> Option<String> {
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
