@@ -74,8 +74,10 @@ fn check_problems(errors: &ConfigErrors, text: &[u8], name: &str) -> Verdict {
     let told = errors.to_string();
     hold!(!errors.problems.is_empty() && errors.problems.len() <= 100, "{} problems", errors.problems.len());
     hold!(told.len() <= TOLD_BYTES_MAX, "the problems have {} bytes", told.len());
-    // A file that ends in a line break may lack something on the line after it.
-    let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
+    // A file that ends in a line break may lack something on the line after it. YAML counts as old editors did.
+    let next = text.iter().skip(1).chain(&[0]);
+    let lone = text.iter().zip(next).filter(|(byte, next)| **byte == b'\r' && **next != b'\n').count();
+    let lines = 1 + lone + text.iter().filter(|byte| **byte == b'\n').count();
     for problem in &errors.problems {
         hold!(problem.place == name, "a problem of `{}` is told of `{name}`", problem.place);
         let line = problem.line.unwrap_or(1);
