@@ -64,6 +64,27 @@ pub(crate) const ROWS: &[Row] = &[
         figures: table::marked,
     },
     Row {
+        name: "guesses",
+        what: "10,000 wrong tokens, and a client that has the right one",
+        work: |told| abuse(told, &["guesses"]),
+        figures: table::marked,
+    },
+    Row {
+        name: "slow",
+        what: "1,000 connections with slow headers and 1,000 with slow bodies",
+        work: |told| abuse(told, &["slow"]),
+        figures: table::marked,
+    },
+    Row {
+        name: "links",
+        what: "links that lead outside, swapped in while files are read and written",
+        work: |told| {
+            let (seconds, seed) = (told.count(60).to_string(), told.seed.to_string());
+            abuse(told, &["links", &seconds, &seed])
+        },
+        figures: table::marked,
+    },
+    Row {
         name: "traversal",
         what: "paths of public lists and our own, read, listed and written",
         work: |told| {
@@ -111,6 +132,18 @@ fn torture(told: &Told<'_>, part: &str, usual: u64) -> Work {
     let mut command = told.layout.command(release.join("torture"));
     command.env("PORTCULLIS_BIN", release.join("portcullis"));
     command.args([part, &told.count(usual).to_string(), &told.seed.to_string()]);
+    Work::Run(vec![command])
+}
+
+/// Runs a part of the program `abuse` (`crates/testkit`).
+fn abuse(told: &Told<'_>, words: &[&str]) -> Work {
+    let release = told.layout.released("");
+    let mut command = told.layout.command(release.join("abuse"));
+    command.arg(words[0]);
+    if words[0] != "links" {
+        command.arg(release.join("portcullis"));
+    }
+    command.args(&words[1..]);
     Work::Run(vec![command])
 }
 
