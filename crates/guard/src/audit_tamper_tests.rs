@@ -311,6 +311,18 @@ async fn a_torn_end_is_told_then_marked_and_never_an_excuse() {
     assert!(told(&settings).starts_with("audit.jsonl, line 4 "), "{}", told(&settings));
 }
 
+#[test]
+fn a_log_that_was_only_begun_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    std::fs::create_dir_all(&settings.dir).unwrap();
+    std::fs::write(settings.dir.join("audit.jsonl"), "").unwrap();
+    assert_eq!(verify(&settings).unwrap(), Verified::default());
+    // With anything in it, it wants its key.
+    std::fs::write(settings.dir.join("audit.jsonl"), "{").unwrap();
+    verify(&settings).unwrap_err();
+}
+
 #[tokio::test]
 async fn a_log_without_its_key_is_told_and_never_given_another() {
     let dir = tempfile::tempdir().unwrap();

@@ -92,7 +92,9 @@ impl Lab {
     pub fn succeeds(&self, args: &[&str]) -> Result<String> {
         let output = self.run::<&str>(&[], args, "")?;
         if !output.status.success() {
-            bail!("`{}`: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+            // With `--json`, errors are printed where results are.
+            let said = [output.stderr, output.stdout].concat();
+            bail!("`{}`: {}", args.join(" "), String::from_utf8_lossy(&said).trim());
         }
         Ok(String::from_utf8(output.stdout)?)
     }
