@@ -21,6 +21,7 @@ pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::When;
 use problem::Finding;
 use read::Document;
@@ -35,13 +36,21 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 14] = [
+const NEED_RESTART: [&str; 22] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
+    "web.http",
+    "web.respect_robots",
+    "web.user_agent",
+    "web.allow",
+    "web.deny",
+    "egress.allow",
+    "egress.per_host_per_minute",
+    "egress.per_host_burst",
     "limits.line_bytes_max",
     "limits.body_bytes_max",
     "limits.connections_max",
@@ -64,6 +73,9 @@ pub struct Config {
     pub workspace: Workspace,
     pub memory: Memory,
     pub prompts: Prompts,
+    /// `None` if there are no web tools.
+    pub web: Option<Web>,
+    pub egress: Egress,
     pub stdio: Stdio,
     pub limits: Limits,
     pub approvals: Approvals,
@@ -126,6 +138,23 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompts {
     pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Web {
+    pub plain_http: PlainHttp,
+    pub respect_robots: bool,
+    pub user_agent: Option<String>,
+    /// In lower case.
+    pub allow: Vec<String>,
+    /// In lower case.
+    pub deny: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Egress {
+    pub exceptions: Vec<Exception>,
+    pub per_host: PerHost,
 }
 
 #[derive(Debug, Clone)]

@@ -121,6 +121,7 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Connection {
+        #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
         let stream = within("connecting", TcpStream::connect(address)).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Connection { address, stream, buffer: Vec::new() }
