@@ -154,6 +154,11 @@ pub trait Peer: Send + Sync {
         None
     }
 
+    /// Returns when the client can say nothing any more; never where that is not known.
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
     fn let_go(&self) {}
 }

@@ -3,8 +3,10 @@
 //! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the
 //! last would disagree about what was asked, so here a repeated key is an error at any depth.
 
+use crate::limit::Limit;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 use std::fmt;
 
 /// How deep a value may nest. Well below `serde_json`'s own 128, and deeper than any real argument.
@@ -27,7 +29,10 @@ impl Strict {
     fn deeper<E: de::Error>(self) -> Result<Strict, E> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Strict { depth_left }),
-            None => Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
+            None => {
+                Limit::JsonDepth.hit();
+                Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
+            }
         }
     }
 }
@@ -98,18 +103,26 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// How much of a stranger's text an error message repeats.
-const QUOTED_CHARS_MAX: usize = 80;
+/// How long a stranger's text may be for an error message to repeat it. Longer than most paths and addresses.
+const QUOTED_CHARS_MAX: usize = 200;
 
-/// Returns `text` fit for an error message: shortened, and with control and invisible characters made visible.
+/// Returns `text` fit for an error message: with control and invisible characters made visible, and whole or not at
+/// all. What is cut in two is not recognised as the secret that it was.
 pub fn printable(text: &str) -> String {
-    let mut shown = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == QUOTED_CHARS_MAX {
-            shown.push('…');
-            break;
-        }
-        if c.is_control() || is_invisible(c) {
+    if text.char_indices().nth(QUOTED_CHARS_MAX).is_some() {
+        return format!("[{} bytes, not shown]", text.len());
+    }
+    visible(text)
+}
+
+/// Returns `text` with control and invisible characters as their escapes, on one line.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Nearly all text is plain ASCII, and this is on the way of every call.
+        if c.is_ascii_graphic() || c == ' ' {
+            shown.push(c);
+        } else if c.is_control() || is_invisible(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -118,11 +131,32 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// Returns text that is JSON with control and invisible characters as JSON's own escapes: it means the same.
+///
+/// Between values JSON has no such characters but line ends, which are left.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let hidden = |c: char| (c.is_control() && c != '\n') || is_invisible(c);
+    if !json.contains(hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Returns whether a character changes how text looks without being seen itself.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}' | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
+        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{2800}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
         | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
         | '\u{E0000}'..='\u{E0FFF}')
 }
@@ -152,6 +186,17 @@ mod tests {
     #[test]
     fn quoted_text_is_short_and_visible() {
         assert_eq!(printable("a\u{202e}b\u{1b}[31m"), "a\\u{202e}b\\u{1b}[31m");
-        assert_eq!(printable(&"x".repeat(1000)).chars().count(), QUOTED_CHARS_MAX + 1);
+        assert_eq!(printable(&"x".repeat(QUOTED_CHARS_MAX)), "x".repeat(QUOTED_CHARS_MAX));
+        assert_eq!(printable(&"x".repeat(QUOTED_CHARS_MAX + 1)), "[201 bytes, not shown]");
+    }
+
+    #[test]
+    fn json_with_everything_visible_means_the_same() {
+        let value = Value::from("a\u{202e}b\u{7f}c\u{e0041}\n\u{1b}[31m");
+        let pretty = format!("{:#}", serde_json::json!([value]));
+        let shown = visible_json(&pretty);
+        assert!(shown.chars().all(|c| c == '\n' || c.is_ascii_graphic() || c == ' '), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), serde_json::json!([value]));
+        assert!(matches!(visible_json("[1]"), Cow::Borrowed(_)));
     }
 }

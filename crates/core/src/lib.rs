@@ -11,12 +11,15 @@ mod context;
 mod effect;
 mod error;
 mod family;
+pub mod folder;
 mod gate;
 pub mod json;
+mod limit;
 mod output;
 mod pattern;
 mod registry;
 pub mod root;
+mod scrub;
 mod secret;
 mod tool;
 mod waits;
@@ -35,6 +38,7 @@ pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
 pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight};
+pub use limit::Limit;
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput,
@@ -45,8 +49,9 @@ pub use registry::{
     TemplateDef,
 };
 pub use root::Root;
+pub use scrub::Scrub;
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, TaskSupport, ToolDef, ToolSpec};
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec};
 pub use waits::{Waiting, Waits};
 
 /// What a call ends in.

@@ -198,8 +198,22 @@ impl Registry {
 
     /// Hands the call to its provider. The permit shows that the call went through the gate.
     pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Call) -> BoxFuture<'a, Outcome> {
-        let provider = self.inner.index.load().provider_of(&call.target);
+        let index = self.inner.index.load();
+        let provider = index.provider_of(&call.target);
+        let changed = match (&call.target, call.tool()) {
+            (Target::Tool(name), Some(asked)) => index
+                .tools
+                .get(name)
+                .is_some_and(|(now, _)| !Arc::ptr_eq(now, asked) && now.digest() != asked.digest()),
+            _ => false,
+        };
+        drop(index);
         Box::pin(async move {
+            if changed {
+                // What was decided about is not what would run.
+                return Err(ToolError::unavailable("the tool changed while the call was on its way")
+                    .hint("list the tools, then decide whether to call it as it is now"));
+            }
             match provider {
                 Some(provider) => provider.call(permit, call).await,
                 None => Err(ToolError::unknown(call.target.kind(), call.target.name())),

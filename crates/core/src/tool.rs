@@ -1,10 +1,11 @@
 //! What a tool is, apart from the function that runs.
 
 use crate::effect::{Effect, Reach};
+use arc_swap::ArcSwapOption;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What one call of a tool may use at most.
@@ -17,6 +18,17 @@ pub struct Limits {
 impl Limits {
     /// Enough for local work; small enough that a stuck call is noticed.
     pub const DEFAULT: Limits = Limits { deadline_ms: 30_000, output_bytes_max: 10 * 1024 * 1024 };
+
+    /// What no call goes beyond where the configuration says nothing else.
+    pub const CEILING: Limits = Limits { deadline_ms: 300_000, ..Limits::DEFAULT };
+
+    /// Returns the smaller of both, bound by bound.
+    pub fn at_most(self, ceiling: Limits) -> Limits {
+        Limits {
+            deadline_ms: self.deadline_ms.min(ceiling.deadline_ms),
+            output_bytes_max: self.output_bytes_max.min(ceiling.output_bytes_max),
+        }
+    }
 
     pub fn deadline(self) -> Duration {
         Duration::from_millis(self.deadline_ms)
@@ -90,7 +102,7 @@ pub struct ToolDef {
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
-    listing: OnceLock<Box<RawValue>>,
+    listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -109,7 +121,7 @@ impl ToolDef {
             output_schema,
             example: Some(spec.example),
             check: OnceLock::new(),
-            listing: OnceLock::new(),
+            listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
         }
     }
@@ -144,8 +156,30 @@ impl ToolDef {
         })
     }
 
-    /// Returns the definition as the wire writes it, written at the first use.
-    pub fn listing_with(&self, write: impl FnOnce(&ToolDef) -> Box<RawValue>) -> &RawValue {
-        self.listing.get_or_init(|| write(self))
+    /// Returns the definition as the wire writes it, written at the first use and again for every other generation
+    /// of what must not be told.
+    pub fn listing_with(
+        &self,
+        generation: u64,
+        write: impl FnOnce(&ToolDef) -> Box<RawValue>,
+    ) -> Arc<Listed> {
+        if let Some(listed) = self.listing.load_full().filter(|listed| listed.generation == generation) {
+            return listed;
+        }
+        let listed = Arc::new(Listed { generation, text: write(self) });
+        self.listing.store(Some(listed.clone()));
+        listed
+    }
+}
+
+/// A definition as it is listed.
+pub struct Listed {
+    generation: u64,
+    text: Box<RawValue>,
+}
+
+impl Listed {
+    pub fn text(&self) -> &RawValue {
+        &self.text
     }
 }

@@ -10,11 +10,13 @@ mod desk;
 
 pub use desk::{ApprovalDesk, ApprovalTimes};
 
+use crate::authorize::Authorize;
 use crate::redact::Redactor;
 use asked::asked;
+use futures::FutureExt;
 use portcullis_core::{
-    Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Next, Outcome, Peer,
-    Question, Reach, ToolError, json,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Listing, Next,
+    Outcome, Question, Reach, ToolError, json,
 };
 use portcullis_store::approvals::{Approval, Asked, Span, Standing, Verdict};
 use serde_json::{Value, json};
@@ -37,12 +39,13 @@ const FORM_CHARS_MAX: usize = 1_000;
 /// The layer.
 pub(crate) struct Approve {
     desk: ApprovalDesk,
+    policy: Authorize,
     redactor: Redactor,
 }
 
 impl Approve {
-    pub(crate) fn new(desk: ApprovalDesk, redactor: Redactor) -> Approve {
-        Approve { desk, redactor }
+    pub(crate) fn new(desk: ApprovalDesk, policy: Authorize, redactor: Redactor) -> Approve {
+        Approve { desk, policy, redactor }
     }
 }
 
@@ -69,68 +72,86 @@ impl Approve {
     /// Returns once the call may run; an error says why it may not, or not yet.
     async fn settle(&self, call: &Call, asked: Arc<Asked>) -> Result<(), ToolError> {
         let mut changed = self.desk.changed();
-        let mut pending = match self.standing(call, &asked).await? {
-            Some(pending) => pending,
-            None => return Ok(()),
-        };
+        let Some(mut pending) = self.standing(call, &asked).await? else { return Ok(()) };
         let _waiting = call.trail.waits.begin();
         let began = Instant::now();
         let until = began + self.desk.times().wait;
-        let mut form = Form::open(&self.desk, call, &pending);
+        let mut next_progress = began;
+        let mut form = Form::default();
         loop {
-            // Whole seconds: at least five more each time, as a client expects of progress.
-            let waited = began.elapsed().as_secs_f64().floor();
-            call.ctx.progress(waited, None, Some(&waiting_text(&pending)));
-            let next_progress = Instant::now() + PROGRESS_EVERY;
-            loop {
-                tokio::select! {
-                    reply = form.answered() => if let Reply::Closed = reply? {
-                        return Err(come_back(call, &pending));
-                    },
-                    _ = changed.changed() => {}
-                    () = sleep(LOOK_EVERY) => {}
-                    () = sleep_until(until) => {
-                        form.leave_open();
-                        return Err(come_back(call, &pending));
-                    }
-                }
-                if !self.desk.is_pending(&pending.id) {
-                    match self.standing(call, &asked).await? {
-                        None => return Ok(()),
-                        // Another call took the yes, or the question expired: this is a new one.
-                        Some(new) if new.id != pending.id => {
-                            pending = new;
-                            form = Form::open(&self.desk, call, &pending);
-                        }
-                        Some(_) => {}
-                    }
-                }
-                if Instant::now() >= next_progress {
-                    break;
-                }
+            if Instant::now() >= next_progress {
+                // Whole seconds: at least five more each time, as a client expects of progress.
+                let waited = began.elapsed().as_secs_f64().floor();
+                call.ctx.progress(waited, None, Some(&waiting_text(&pending)));
+                next_progress = Instant::now() + PROGRESS_EVERY;
             }
+            if let Some(Reply::Closed) = form.open(&self.desk, call, &pending).await? {
+                return Err(come_back(call, &pending));
+            }
+            // Before the clock is looked at: whoever was asked just now may have answered with this call.
+            if !matches!(self.desk.peek(asked.clone()).await?, Some(Standing::Pending(known)) if known.id == pending.id)
+            {
+                match self.standing(call, &asked).await? {
+                    None => return self.decide_again(call),
+                    // Another call took the yes, or the question expired: this is a new one.
+                    Some(new) => pending = new,
+                }
+                continue;
+            }
+            tokio::select! {
+                reply = form.answered() => if let Reply::Closed = reply? {
+                    return Err(come_back(call, &pending));
+                },
+                _ = changed.changed() => {}
+                () = sleep(LOOK_EVERY) => {}
+                () = sleep_until(until) => {
+                    form.leave_open();
+                    return Err(come_back(call, &pending));
+                }
+                // Nobody waits for the answer any more, or the hub ends. The question stays.
+                () = call.ctx.peer.gone() => return Err(come_back(call, &pending)),
+                () = self.desk.closed() => return Err(come_back(call, &pending)),
+            }
+        }
+    }
+
+    /// A person takes their time; the rules may have changed in it.
+    fn decide_again(&self, call: &Call) -> Result<(), ToolError> {
+        match self.policy.decide(&call.caller, &Listing::of_call(call)) {
+            Decision::Deny { .. } => Err(ToolError::unknown(call.target.kind(), call.target.name())),
+            Decision::Allow { .. } | Decision::Ask { .. } => Ok(()),
         }
     }
 
     /// Returns `None` if the call may run, and the open question if nobody has answered it.
     async fn standing(&self, call: &Call, asked: &Arc<Asked>) -> Result<Option<Approval>, ToolError> {
+        // Only one layer writes this, and a call that was answered is not asked about again.
+        let note = |approval: &Approval, how: &str| {
+            let by = approval.decided.as_ref().map_or("", |decided| decided.by.as_str());
+            let _ = call.trail.approval.set(format!("{} {how} by {by}", approval.id));
+        };
         match self.desk.ask(asked.clone()).await? {
             Standing::Pending(approval) => Ok(Some(approval)),
-            Standing::Rejected(approval) => Err(rejected(call, &approval)),
+            Standing::Rejected(approval) => {
+                note(&approval, "rejected");
+                Err(rejected(call, &approval))
+            }
             Standing::Approved(approval) => {
-                let decided = approval.decided.as_ref();
-                let (by, span) = decided.map_or(("", None), |decided| (decided.by.as_str(), decided.span));
-                let note = format!("{} {} by {by}", approval.id, span.unwrap_or(Span::Once).as_str());
-                // Only one layer writes it, and only here.
-                let _ = call.trail.approval.set(note);
+                let span = approval.decided.as_ref().and_then(|decided| decided.span);
+                note(&approval, span.unwrap_or(Span::Once).as_str());
                 Ok(None)
             }
         }
     }
 }
 
-/// The form at the client, where it can show one.
-struct Form(Option<JoinHandle<Result<Reply, ToolError>>>);
+/// The form at the client, where it can show one. A call opens one at most, and only where none is open for the same
+/// question already.
+#[derive(Default)]
+struct Form {
+    opened: bool,
+    task: Option<JoinHandle<Result<Reply, ToolError>>>,
+}
 
 /// What came of a form.
 enum Reply {
@@ -143,60 +164,85 @@ enum Reply {
 }
 
 impl Form {
-    fn open(desk: &ApprovalDesk, call: &Call, pending: &Approval) -> Form {
-        if !call.ctx.peer.offers(AskKind::Elicit) {
-            return Form(None);
+    /// Opens the form, if that has not been done. Returns what came of it where the client answers with the call itself.
+    async fn open(
+        &mut self,
+        desk: &ApprovalDesk,
+        call: &Call,
+        pending: &Approval,
+    ) -> Result<Option<Reply>, ToolError> {
+        if self.opened || !call.ctx.peer.offers(AskKind::Elicit) {
+            return Ok(None);
         }
-        let Some(open) = desk.open_form(&pending.id) else { return Form(None) };
-        let (desk, peer, pending) = (desk.clone(), call.ctx.peer.clone(), pending.clone());
-        Form(Some(tokio::spawn(async move {
+        let Some(open) = desk.open_form(&pending.id) else { return Ok(None) };
+        self.opened = true;
+        let (peer, key) = (call.ctx.peer.clone(), format!("{QUESTION_KEY}{}", pending.id));
+        let ask = Ask::elicit(&question(pending), form(pending));
+        let questions = vec![Question { key: key.clone(), ask }];
+        let mut answers = Box::pin(async move { peer.ask(questions).await });
+        let (desk, pending) = (desk.clone(), pending.clone());
+        if let Some(answered) = (&mut answers).now_or_never() {
+            return take(&desk, &pending, &key, answered).await.map(Some);
+        }
+        self.task = Some(tokio::spawn(async move {
             let _open = open;
             tokio::select! {
-                put = timeout(FORM_OPEN_MAX, put(&desk, &*peer, &pending)) => put.unwrap_or(Ok(Reply::None)),
+                answered = timeout(FORM_OPEN_MAX, answers) => match answered {
+                    Ok(answered) => take(&desk, &pending, &key, answered).await,
+                    Err(_) => Ok(Reply::None),
+                },
                 () = desk.decided(&pending.id) => Ok(Reply::Taken),
             }
-        })))
+        }));
+        Ok(None)
     }
 
     /// Returns when the form is done with; never if there is none.
     async fn answered(&mut self) -> Result<Reply, ToolError> {
-        let Some(form) = &mut self.0 else { return std::future::pending().await };
-        let answered = form.await;
-        self.0 = None;
+        let Some(task) = &mut self.task else { return std::future::pending().await };
+        let answered = task.await;
+        self.task = None;
         answered.unwrap_or_else(|panic| Err(ToolError::internal(panic)))
     }
 
     /// Keeps the form open beyond the call.
     fn leave_open(&mut self) {
-        self.0 = None;
+        self.task = None;
     }
 }
 
 impl Drop for Form {
     fn drop(&mut self) {
         // The caller went away, or the question was answered elsewhere.
-        if let Some(form) = &self.0 {
-            form.abort();
+        if let Some(task) = &self.task {
+            task.abort();
         }
     }
 }
 
-/// Puts the question to the client and takes its answer to the desk.
-async fn put(desk: &ApprovalDesk, peer: &dyn Peer, pending: &Approval) -> Result<Reply, ToolError> {
-    let key = format!("{QUESTION_KEY}{}", pending.id);
-    let questions = vec![Question { key: key.clone(), ask: Ask::elicit(&question(pending), form(pending)) }];
-    let verdict = match peer.ask(questions).await {
+/// Takes an answer to the desk.
+async fn take(
+    desk: &ApprovalDesk,
+    pending: &Approval,
+    key: &str,
+    answered: Result<Answers, AskRefused>,
+) -> Result<Reply, ToolError> {
+    let verdict = match answered {
         // A client that is asked by the result of this round gets its question as an error, and that passes as it is.
         Err(next_round @ AskRefused::NextRound(_)) => return Err(next_round.into()),
         // Whoever cannot be asked there can be asked elsewhere.
         Err(AskRefused::NotOffered(_) | AskRefused::Failed(_)) => return Ok(Reply::None),
-        Ok(answers) => match answers.get(&key).and_then(verdict) {
+        Ok(answers) => match answers.get(key).and_then(verdict) {
+            // Not offered, so not meant.
+            Some(Verdict::Approve(Span::Session)) if pending.call.session.is_none() => {
+                Verdict::Approve(Span::Once)
+            }
             Some(verdict) => verdict,
             None => return Ok(Reply::Closed),
         },
     };
     let by = format!("client `{}`", pending.call.client);
-    if let Err(error) = desk.decide(&pending.id, verdict, &by).await {
+    if let Err(error) = desk.answer(&pending.id, verdict, &by).await {
         // Somebody else was faster, and what they said counts; or the disk failed, and nothing was said.
         tracing::warn!(id = %pending.id, %error, "An answer could not be taken.");
     }
@@ -207,7 +253,8 @@ fn form(pending: &Approval) -> Value {
     let mut properties = json!({
         "approve": { "type": "boolean", "title": "Approve", "description": "Whether the call may run" }
     });
-    if pending.call.effect != Effect::Destroy.as_str() {
+    // Where there is no session there is nothing that a yes could end with.
+    if pending.call.effect != Effect::Destroy.as_str() && pending.call.session.is_some() {
         properties["remember"] = json!({
             "type": "string",
             "title": "For",
@@ -219,19 +266,20 @@ fn form(pending: &Approval) -> Value {
     json!({ "type": "object", "properties": properties, "required": ["approve"] })
 }
 
-/// Returns what an answer means. Only a clear yes is one; a form that was closed says nothing.
+/// Returns what an answer means. Only a clear yes is one; a form that was closed, or sent off empty, says nothing.
 fn verdict(answer: &Value) -> Option<Verdict> {
-    let action = answer.get("action").and_then(Value::as_str);
-    if action == Some("cancel") {
-        return None;
+    let no = Verdict::Reject { reason: None };
+    match answer.get("action").and_then(Value::as_str) {
+        Some("decline") => return Some(no),
+        Some("accept") => {}
+        _ => return None,
     }
-    let yes = action == Some("accept") && answer.pointer("/content/approve") == Some(&Value::Bool(true));
-    let session = answer.pointer("/content/remember").and_then(Value::as_str) == Some(Span::Session.as_str());
-    Some(match (yes, session) {
-        (true, false) => Verdict::Approve(Span::Once),
-        (true, true) => Verdict::Approve(Span::Session),
-        (false, _) => Verdict::Reject { reason: None },
-    })
+    if !answer.pointer("/content/approve")?.as_bool()? {
+        return Some(no);
+    }
+    let for_session =
+        answer.pointer("/content/remember").and_then(Value::as_str) == Some(Span::Session.as_str());
+    Some(Verdict::Approve(if for_session { Span::Session } else { Span::Once }))
 }
 
 fn question(pending: &Approval) -> String {
@@ -266,7 +314,7 @@ fn come_back(call: &Call, pending: &Approval) -> ToolError {
 fn rejected(call: &Call, approval: &Approval) -> ToolError {
     let (kind, name) = (call.target.kind(), json::printable(call.target.name()));
     let reason = approval.decided.as_ref().and_then(|decided| decided.reason.as_deref());
-    let reason = reason.map_or_else(String::new, |reason| format!(": {}", json::printable(reason)));
+    let reason = reason.map_or_else(String::new, |reason| format!(": {}", json::visible(reason)));
     ToolError::denied(format!("{kind} `{name}` was not approved{reason}")).hint(
         "do not try the same call again unless the person asks for it; say what you wanted to do and why",
     )

@@ -6,6 +6,7 @@ use portcullis_core::Gate;
 
 struct Fixture {
     gate: Gate,
+    policy: Authorize,
     world: Arc<World>,
     desk: ApprovalDesk,
     dir: tempfile::TempDir,
@@ -17,12 +18,10 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         let times = ApprovalTimes { wait, ..ApprovalTimes::default() };
         let desk = ApprovalDesk::open(dir.path(), times, Arc::new(StoppedClock));
-        let approve = Approve::new(desk.clone(), Redactor::new(&[]).unwrap());
-        let (gate, world) = gate(vec![
-            Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock))),
-            Box::new(approve),
-        ]);
-        Fixture { gate, world, desk, dir }
+        let policy = Authorize::new(Policy::default(), Arc::new(StoppedClock));
+        let approve = Approve::new(desk.clone(), policy.clone(), Redactor::new(&[]).unwrap());
+        let (gate, world) = gate(vec![Box::new(policy.clone()), Box::new(approve)]);
+        Fixture { gate, policy, world, desk, dir }
     }
 
     fn impatient() -> Fixture {
@@ -31,7 +30,10 @@ impl Fixture {
 
     /// Calls a tool, with a client in the given mood. Returns the answer and what the client heard.
     async fn check(&self, mood: Option<Mood>, line: &str) -> (String, String) {
-        let listener = Listener::new(mood);
+        self.check_with(Listener::new(mood), line).await
+    }
+
+    async fn check_with(&self, listener: Arc<Listener>, line: &str) -> (String, String) {
         let mut call = call(line);
         call.ctx.peer = listener.clone();
         let outcome = self.gate.call(call).await;
@@ -80,13 +82,8 @@ async fn only_a_clear_yes_lets_the_call_act() {
     "#);
     for no in [
         json!({ "action": "accept", "content": { "approve": false } }),
-        json!({ "action": "accept", "content": { "approve": "true" } }),
-        json!({ "action": "accept", "content": {} }),
-        json!({ "action": "accept" }),
         json!({ "action": "decline", "content": { "approve": true } }),
-        json!({ "approve": true }),
-        json!("accept"),
-        json!(null),
+        json!({ "action": "decline" }),
     ] {
         let fixture = Fixture::new(A_WHILE);
         let (told, _) = fixture.check(says(no.clone()), "stub_erase").await;
@@ -154,29 +151,90 @@ async fn a_waiting_call_hears_of_its_answer_wherever_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_yes_for_the_session_covers_the_tool_and_is_not_offered_for_what_destroys() {
+async fn a_yes_for_the_session_covers_the_tool_there_and_is_offered_only_where_it_can_end() {
     let fixture = Fixture::new(A_WHILE);
     let for_session =
         || says(json!({ "action": "accept", "content": { "approve": true, "remember": "session" } }));
-    assert_eq!(fixture.check(for_session(), r#"stub_send {"text":"1"}"#).await.0, "ok: did 1");
-    let (told, heard) = fixture.check(None, r#"stub_send {"text":"2"}"#).await;
+    let offers = |number: usize| {
+        let approval = fixture.desk.approvals().get(&fixture.id(number)).unwrap();
+        form(&approval)["properties"].get("remember").is_some()
+    };
+    let line = |n: usize| format!(r#"stub_send {{"text":"{n}"}}"#);
+    let first = Listener::in_session("s1", for_session());
+    assert_eq!(fixture.check_with(first, &line(1)).await.0, "ok: did 1");
+    assert!(offers(1));
+    let (told, heard) = fixture.check_with(Listener::in_session("s1", None), &line(2)).await;
     assert_eq!((told.as_str(), heard.as_str()), ("ok: did 2", ""));
-    assert!(
-        form(&fixture.desk.approvals().get(&fixture.id(1)).unwrap())["properties"].get("remember").is_some()
-    );
 
     fixture.desk.configure(ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() });
-    fixture.check(None, "stub_erase").await;
-    assert!(
-        form(&fixture.desk.approvals().get(&fixture.id(2)).unwrap())["properties"].get("remember").is_none()
-    );
+    let elsewhere = fixture.check_with(Listener::in_session("s2", None), &line(2)).await.0;
+    assert!(elsewhere.starts_with("needs_approval: "), "{elsewhere}");
+    // What destroys is one call at a time, and without a session there is nothing to end with.
+    fixture.check_with(Listener::in_session("s1", None), "stub_erase").await;
+    assert!(!offers(3));
+    fixture.desk.configure(ApprovalTimes { wait: A_WHILE, ..ApprovalTimes::default() });
+    assert_eq!(fixture.check(for_session(), &line(4)).await.0, "ok: did 4");
+    assert!(!offers(4));
+    fixture.desk.configure(ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() });
+    assert!(fixture.check(None, &line(5)).await.0.starts_with("needs_approval: "));
+}
+
+#[tokio::test]
+async fn rules_that_change_while_a_person_thinks_count() {
+    let fixture = Arc::new(Fixture::new(A_WHILE));
+    let waiting = tokio::spawn({
+        let fixture = fixture.clone();
+        async move { fixture.check(None, "stub_send").await.0 }
+    });
+    while fixture.desk.approvals().pending().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let rule = crate::policy::Rule {
+        name: "policy[0]".to_owned(),
+        clients: portcullis_core::Pattern::any(),
+        tools: portcullis_core::Pattern::any(),
+        origins: None,
+        effects: None,
+        reach: None,
+        when: Default::default(),
+        decision: crate::policy::Verdict::Deny,
+    };
+    fixture.policy.replace(Policy { rules: vec![rule], ..Policy::default() });
+    fixture.approve(1, Span::Once).await;
+    assert_eq!(waiting.await.unwrap(), "unknown: Unknown tool: stub_send");
+    assert_eq!(fixture.world.acted(), 0);
+}
+
+#[tokio::test]
+async fn a_hub_that_ends_tells_who_waits_to_come_back() {
+    let fixture = Arc::new(Fixture::new(Duration::from_secs(600)));
+    let waiting = tokio::spawn({
+        let fixture = fixture.clone();
+        async move { fixture.check(None, "stub_send").await.0 }
+    });
+    while fixture.desk.approvals().pending().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    fixture.desk.close();
+    assert!(waiting.await.unwrap().starts_with("needs_approval: "));
 }
 
 #[tokio::test]
 async fn a_form_that_was_closed_leaves_the_question_open() {
     let fixture = Fixture::new(A_WHILE);
-    let (told, _) = fixture.check(says(json!({ "action": "cancel" })), "stub_erase").await;
-    assert!(told.starts_with("needs_approval: tool `stub_erase` is pending approval"), "{told}");
+    for nothing in [
+        json!({ "action": "cancel" }),
+        json!({ "action": "accept", "content": { "approve": "true" } }),
+        json!({ "action": "accept", "content": {} }),
+        json!({ "action": "accept" }),
+        json!({ "approve": true }),
+        json!("accept"),
+        json!(null),
+    ] {
+        let (told, _) = fixture.check(says(nothing), "stub_erase").await;
+        assert!(told.starts_with("needs_approval: tool `stub_erase` is pending approval"), "{told}");
+    }
+    assert_eq!(fixture.world.acted(), 0);
     fixture.approve(1, Span::Once).await;
     assert_eq!(fixture.check(None, "stub_erase").await.0, "ok: did ");
 }
@@ -222,7 +280,7 @@ async fn a_question_for_the_next_round_passes_as_it_is_and_its_answer_counts_onc
 #[tokio::test]
 async fn a_call_that_nobody_decided_about_does_not_act() {
     let fixture = Fixture::impatient();
-    let approve = Approve::new(fixture.desk.clone(), Redactor::new(&[]).unwrap());
+    let approve = Approve::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
     let (gate, world) = gate(vec![Box::new(approve)]);
     assert_eq!(kind_of(&gate.call(call("stub_read")).await), Some(ErrorKind::Internal));
     assert_eq!(world.acted(), 0);

@@ -24,7 +24,6 @@ mod verify;
 mod writer;
 
 pub use chain::KeyError;
-pub use preview::visible;
 pub use read::{Follow, each_line, last_lines};
 pub use verify::{Fault, Verified, VerifyError, verify};
 

@@ -6,8 +6,8 @@
 
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limits, LogMessage, Next, Outcome, Peer, Progress,
-    Question, ToolError, Trail, Waits,
+    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogMessage, Next, Outcome, Peer,
+    Progress, Question, ToolError, Trail, Waits,
 };
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -24,11 +24,20 @@ const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 const ANSWERS_LOOK_MIN: Duration = Duration::from_millis(100);
 
 /// The layer.
-pub(crate) struct Contain;
+pub(crate) struct Contain {
+    /// What no call may go beyond, whatever its tool declares.
+    ceiling: Limits,
+}
+
+impl Contain {
+    pub(crate) fn new(ceiling: Limits) -> Contain {
+        Contain { ceiling }
+    }
+}
 
 impl Layer for Contain {
     fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        let limits = call.tool().map_or(OTHER_LIMITS, |tool| tool.limits);
+        let limits = call.tool().map_or(OTHER_LIMITS, |tool| tool.limits).at_most(self.ceiling);
         let caller_gave_up = call.ctx.cancel.clone();
         // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
         let stop = CancellationToken::child_token(&caller_gave_up);
@@ -45,6 +54,7 @@ impl Layer for Contain {
                 () = caller_gave_up.cancelled() => return Err(ToolError::cancelled()),
                 outcome = run => outcome,
                 () = expire(limits.deadline(), &trail.waits) => {
+                    Limit::CallTime.hit();
                     return Err(ToolError::timeout(limits.deadline())
                         .hint("ask for less at once, or try again later; what was begun may have happened"));
                 }
@@ -53,6 +63,7 @@ impl Layer for Contain {
             stop.disarm();
             let bytes = output.size();
             if bytes > limits.output_bytes_max {
+                Limit::ResultBytes.hit();
                 return Err(ToolError::too_large("the reply", bytes, limits.output_bytes_max)
                     .hint("ask for less: a smaller part, a narrower search, a lower limit"));
             }
@@ -111,6 +122,10 @@ impl Peer for Asking {
 
     fn session(&self) -> Option<&str> {
         self.peer.session()
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.peer.gone()
     }
 
     fn let_go(&self) {

@@ -5,7 +5,7 @@ use portcullis_core::ErrorKind;
 use serde_json::json;
 
 fn contained() -> (portcullis_core::Gate, Arc<crate::testing::World>) {
-    gate(vec![Box::new(Contain)])
+    gate(vec![Box::new(Contain::new(Limits::CEILING))])
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,4 +94,18 @@ async fn time_for_an_answer_does_not_count_but_has_its_own_bound() {
     let (told, after) = outcome(Mood::Silent).await;
     assert!(told.starts_with("timeout"), "{told}");
     assert!(after > ANSWERS_WAIT_MAX && after < ANSWERS_WAIT_MAX + 2 * Duration::from_secs(1), "{after:?}");
+}
+
+/// A ceiling holds where a tool allows itself more; both are counted when they end a call.
+#[tokio::test(start_paused = true)]
+async fn no_tool_goes_beyond_the_ceiling() {
+    let ceiling = Limits { deadline_ms: 100, output_bytes_max: 10 };
+    let (gate, _) = gate(vec![Box::new(Contain::new(ceiling))]);
+    let before = (Limit::CallTime.hits(), Limit::ResultBytes.hits());
+    let outcome = gate.call(call("stub_hang")).await;
+    assert!(told(&outcome).starts_with("timeout: no answer within 100 ms"), "{}", told(&outcome));
+    let outcome = gate.call(call("stub_flood")).await;
+    assert!(told(&outcome).contains("at most 10 are allowed"), "{}", told(&outcome));
+    let after = (Limit::CallTime.hits(), Limit::ResultBytes.hits());
+    assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}");
 }

@@ -22,7 +22,7 @@ mod validate;
 pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
-pub use metrics::{Metrics, OpenSession};
+pub use metrics::{Metrics, ServerNumbers};
 pub use policy::{
     Days, Explanation, Hours, Part, Policy, Rule, Verdict, When, announce_windows, default_for,
 };

@@ -5,7 +5,7 @@
 
 use crate::ending::Ending;
 use arc_swap::ArcSwap;
-use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Next, Outcome, Target};
+use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Limit, Next, Outcome, Scrub, Target};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,7 +13,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::time::Instant;
 
@@ -43,6 +45,22 @@ struct TransportLabel {
     transport: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+/// What the server counts itself, as it is when the page is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerNumbers {
+    /// HTTP connections that are open.
+    pub connections: usize,
+    /// Tokens that were looked at and were not good.
+    pub token_failures: u64,
+    /// Sources of which no token is looked at now.
+    pub sources_locked: usize,
+}
+
 /// The numbers of a hub. Cheap to clone; every clone is the same numbers.
 #[derive(Clone)]
 pub struct Metrics {
@@ -50,12 +68,16 @@ pub struct Metrics {
 }
 
 struct Inner {
-    registry: Mutex<Registry>,
+    registry: Registry,
     calls: Family<CallLabels, Counter>,
     durations: Family<ToolLabel, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
     rate_limited: Counter,
     sessions: Family<TransportLabel, Gauge>,
+    limit_hits: Family<LimitLabel, Counter>,
+    connections: Gauge,
+    token_failures: Counter,
+    sources_locked: Gauge,
     /// By tool name. Copied when a tool is called for the first time, so that every other call reads without a lock.
     tools: ArcSwap<HashMap<String, Arc<Series>>>,
     growing: Mutex<()>,
@@ -107,6 +129,26 @@ impl Metrics {
         );
         let sessions = Family::<TransportLabel, Gauge>::default();
         registry.register("sessions", "Open sessions by transport", sessions.clone());
+        let limit_hits = Family::<LimitLabel, Counter>::default();
+        registry.register(
+            "limit_hits",
+            "What ran into a limit, by limit; see the table in docs/configuration.md",
+            limit_hits.clone(),
+        );
+        let connections = Gauge::default();
+        registry.register("connections", "Open HTTP connections", connections.clone());
+        let token_failures = Counter::default();
+        registry.register(
+            "token_failures",
+            "Tokens that were looked at and were not good",
+            token_failures.clone(),
+        );
+        let sources_locked = Gauge::default();
+        registry.register(
+            "sources_locked",
+            "Addresses of which no new token is looked at now, after too many that were not good",
+            sources_locked.clone(),
+        );
         registry.register(
             "build",
             "What is running",
@@ -114,12 +156,16 @@ impl Metrics {
         );
         Metrics {
             inner: Arc::new(Inner {
-                registry: Mutex::new(registry),
+                registry,
                 calls,
                 durations,
                 in_flight,
                 rate_limited,
                 sessions,
+                limit_hits,
+                connections,
+                token_failures,
+                sources_locked,
                 tools: ArcSwap::default(),
                 growing: Mutex::default(),
                 unknown: Series::new("unknown"),
@@ -131,35 +177,52 @@ impl Metrics {
         }
     }
 
-    /// Returns the number of open sessions of a transport, to be raised and lowered.
+    /// Returns the number of open sessions of a transport, to be set.
     pub fn sessions(&self, transport: &'static str) -> Gauge {
         self.inner.sessions.get_or_create_owned(&TransportLabel { transport })
     }
 
-    /// Counts a session as open until the returned value is dropped.
-    pub fn open_session(&self, transport: &'static str) -> OpenSession {
-        let sessions = self.sessions(transport);
-        sessions.inc();
-        OpenSession { sessions }
+    /// Takes over what the server has counted.
+    pub fn set_server(&self, numbers: ServerNumbers) {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.inner.connections.set(gauge(numbers.connections));
+        self.inner.sources_locked.set(gauge(numbers.sources_locked));
+        self.inner.token_failures.inner().store(numbers.token_failures, Ordering::Relaxed);
     }
 
-    /// Lets another part of the hub add numbers of its own. They are shown with the prefix `portcullis_`.
-    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Returns all numbers as OpenMetrics text, without what must not leave: others name their tools as they like.
+    pub fn encode_without(&self, secrets: &dyn Scrub) -> String {
+        let page = self.encode();
+        if matches!(secrets.scrub(&page), Cow::Borrowed(_)) {
+            return page;
+        }
+        // Only in names and labels: a number is nobody's secret, and a page with another number is wrong.
+        let line = |line: &str| match line.rfind('}') {
+            Some(end) if !line.starts_with('#') => {
+                format!("{}{}\n", secrets.scrub(&line[..end]), &line[end..])
+            }
+            _ => format!("{line}\n"),
+        };
+        page.lines().map(line).collect()
     }
 
     /// Returns all numbers as OpenMetrics text.
     pub fn encode(&self) -> String {
         let mut page = String::new();
-        let registry = self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Limits that nobody ran into are shown too, so that a rule on them can be written beforehand.
+        for limit in Limit::ALL {
+            let counter = self.inner.limit_hits.get_or_create_owned(&LimitLabel { limit: limit.label() });
+            counter.inner().store(limit.hits(), Ordering::Relaxed);
+        }
         // Writing to a string fails only if a metric refuses to be written, and none of ours does.
-        if text::encode(&mut page, &registry).is_err() {
+        if text::encode(&mut page, &self.inner.registry).is_err() {
             tracing::error!("A metric could not be written; the page ends before it.");
         }
         page
     }
 
     pub(crate) fn count_rate_limited(&self) {
+        Limit::Rate.hit();
         self.inner.rate_limited.inc();
     }
 
@@ -199,17 +262,6 @@ impl Metrics {
         }
         let label = || ToolLabel { tool: series.label.clone() };
         series.duration.get_or_init(|| self.inner.durations.get_or_create_owned(&label())).observe(seconds);
-    }
-}
-
-/// A session that is counted as open while this lives.
-pub struct OpenSession {
-    sessions: Gauge,
-}
-
-impl Drop for OpenSession {
-    fn drop(&mut self) {
-        self.sessions.dec();
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::contain::Contain;
 use crate::testing::{call, gate};
 use futures::poll;
+use portcullis_core::Limits;
 use std::time::Duration;
 
 /// Returns the lines of the page that begin so, without buckets.
@@ -16,7 +17,7 @@ fn lines(metrics: &Metrics, prefix: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn every_ending_is_counted_under_a_bounded_label() {
     let metrics = Metrics::new();
-    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain)]);
+    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain::new(Limits::CEILING))]);
     for line in [
         "stub_read",
         "stub_read",
@@ -93,22 +94,28 @@ async fn calls_under_way_are_counted_down_however_they_end() {
 }
 
 #[test]
-fn sessions_and_numbers_of_others() {
+fn numbers_of_the_server_and_its_limits() {
     let metrics = Metrics::new();
-    let http = metrics.open_session("http");
-    let other = metrics.open_session("http");
-    metrics.sessions("stdio").inc();
-    drop(other);
-    let upstreams: Gauge = Gauge::default();
-    upstreams.set(3);
-    metrics.register(|registry| registry.register("upstreams", "Connected upstream servers", upstreams));
-    insta::assert_snapshot!(lines(&metrics, "portcullis_sessions"), @r#"
+    metrics.sessions("http").set(1);
+    metrics.sessions("stdio").set(2);
+    metrics.set_server(ServerNumbers { connections: 3, token_failures: 4, sources_locked: 5 });
+    Limit::Tasks.hit();
+    insta::assert_snapshot!(lines(&metrics, "portcullis_s"), @r#"
     portcullis_sessions{transport="http"} 1
-    portcullis_sessions{transport="stdio"} 1
+    portcullis_sessions{transport="stdio"} 2
+    portcullis_sources_locked 5
     "#);
-    assert_eq!(lines(&metrics, "portcullis_upstreams"), "portcullis_upstreams 3");
-    drop(http);
-    assert!(metrics.encode().contains("portcullis_sessions{transport=\"http\"} 0"));
+    let page = metrics.encode();
+    for line in ["portcullis_connections 3", "portcullis_token_failures_total 4"] {
+        assert!(page.lines().any(|own| own == line), "{line}");
+    }
+    // Each limit has its line, those that nobody ran into as well.
+    for limit in Limit::ALL {
+        // Other tests may run into one at this moment, so how often does not matter here.
+        let line = format!("portcullis_limit_hits_total{{limit=\"{}\"}} ", limit.label());
+        assert!(page.lines().any(|own| own.starts_with(&line)), "{line}");
+    }
+    assert!(Limit::Tasks.hits() > 0);
 }
 
 #[test]
@@ -119,4 +126,19 @@ fn the_number_of_series_has_a_bound() {
     }
     assert_eq!(lines(&metrics, "portcullis_calls_total").lines().count(), TOOLS_MAX + 1);
     assert!(metrics.encode().contains("portcullis_calls_total{tool=\"other\",outcome=\"ok\"} 10\n"));
+}
+
+#[tokio::test]
+async fn a_label_tells_no_secret_and_numbers_stay_what_they_are() {
+    let metrics = Metrics::new();
+    let (gate, _) = gate(vec![Box::new(metrics.clone())]);
+    let _ = gate.call(call("stub_read")).await;
+    let secret = |value: &str| ("KEY".to_owned(), portcullis_core::Secret::new(value.to_owned()));
+    let redactor = crate::Redactor::new(&[secret("stub_read")]).unwrap();
+    let page = metrics.encode_without(&redactor);
+    assert!(page.contains("portcullis_calls_total{tool=\"[REDACTED:KEY]\",outcome=\"ok\"} 1\n"), "{page}");
+    assert!(!page.contains("stub_read") && page.ends_with("# EOF\n"), "{page}");
+    assert!(metrics.encode().contains("stub_read"), "the weak page tells it");
+    redactor.replace(&[secret("none of this")]).unwrap();
+    assert_eq!(metrics.encode_without(&redactor), metrics.encode());
 }

@@ -23,11 +23,13 @@ use arc_swap::ArcSwap;
 use budget::Budget;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogMessage, Next, Outcome, Output,
-    Peer, Progress, Question, Secret, ToolError,
+    Peer, Progress, Question, Scrub, Secret, ToolError,
 };
 use scan::{Masks, Scan};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A shorter value stands in ordinary text by chance, and masking it would spoil replies and hide nothing.
 const VALUE_BYTES_MIN: usize = 8;
@@ -58,32 +60,53 @@ pub enum TokenShapes {
 /// Knows what must not leave. Cheap to clone; every clone knows the same.
 #[derive(Clone)]
 pub struct Redactor {
-    masks: Arc<ArcSwap<Masks>>,
-    shapes: TokenShapes,
+    known: Arc<Knowledge>,
+}
+
+struct Knowledge {
+    masks: ArcSwap<Masks>,
+    leaves_shapes: AtomicBool,
+    /// Grows after every change.
+    generation: AtomicU64,
 }
 
 impl Redactor {
     /// Knows the given values by name, and tokens by their shape.
     pub fn new(secrets: &[(String, Secret<String>)]) -> Result<Redactor, RedactError> {
-        let masks = Arc::new(ArcSwap::from_pointee(Masks::new(secrets)?));
-        Ok(Redactor { masks, shapes: TokenShapes::default() })
+        let masks = ArcSwap::from_pointee(Masks::new(secrets)?);
+        let known = Knowledge { masks, leaves_shapes: AtomicBool::new(false), generation: AtomicU64::new(0) };
+        Ok(Redactor { known: Arc::new(known) })
     }
 
-    /// Says what becomes of the tokens of others. Portcullis' own are masked in any case.
-    pub fn with_shapes(mut self, shapes: TokenShapes) -> Redactor {
-        self.shapes = shapes;
+    /// Says what becomes of the tokens of others from now on. Portcullis' own are masked in any case.
+    pub fn set_shapes(&self, shapes: TokenShapes) {
+        let leaves = shapes == TokenShapes::Leave;
+        if self.known.leaves_shapes.swap(leaves, Ordering::AcqRel) != leaves {
+            self.changed();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_shapes(self, shapes: TokenShapes) -> Redactor {
+        self.set_shapes(shapes);
         self
+    }
+
+    /// Last, so that whoever sees the new number scrubs with what is new.
+    fn changed(&self) {
+        self.known.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Knows other values from now on. If one of them is refused, nothing changes.
     pub fn replace(&self, secrets: &[(String, Secret<String>)]) -> Result<(), RedactError> {
-        self.masks.store(Arc::new(Masks::new(secrets)?));
+        self.known.masks.store(Arc::new(Masks::new(secrets)?));
+        self.changed();
         Ok(())
     }
 
     /// Returns the text without secrets; the same text, if there are none.
     pub fn scrub<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.scan(&self.masks.load()).scrub(text)
+        self.scan(&self.known.masks.load()).scrub(text)
     }
 
     /// Returns something that scrubs a text which arrives in pieces.
@@ -93,7 +116,7 @@ impl Redactor {
 
     /// Replaces every secret in the error that its caller would read. The source goes to the log, not to the caller.
     pub fn scrub_error(&self, error: &mut ToolError) {
-        let masks = self.masks.load();
+        let masks = self.known.masks.load();
         let mut scan = self.scan(&masks);
         scan.scrub_in_place(&mut error.message);
         error.hints.iter_mut().for_each(|hint| scan.scrub_in_place(hint));
@@ -105,7 +128,7 @@ impl Redactor {
     }
 
     pub fn scrub_output(&self, output: &mut Output) {
-        let masks = self.masks.load();
+        let masks = self.known.masks.load();
         // Texts are visited as copies here, and a result that is only passed on may be large.
         if let Output::Raw(raw) = output
             && self.scan(&masks).is_clean(raw.get())
@@ -126,7 +149,23 @@ impl Redactor {
     }
 
     fn scan<'m>(&self, masks: &'m Masks) -> Scan<'m> {
-        Scan { masks, shapes: self.shapes, budget: Budget::new() }
+        let leaves = self.known.leaves_shapes.load(Ordering::Acquire);
+        let shapes = if leaves { TokenShapes::Leave } else { TokenShapes::Mask };
+        Scan { masks, shapes, budget: Budget::new() }
+    }
+}
+
+impl Scrub for Redactor {
+    fn scrub<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        Redactor::scrub(self, text)
+    }
+
+    fn scrub_value(&self, value: &mut Value) {
+        self.scan(&self.known.masks.load()).scrub_value(value);
+    }
+
+    fn generation(&self) -> u64 {
+        self.known.generation.load(Ordering::Acquire)
     }
 }
 
@@ -165,14 +204,14 @@ struct RedactedPeer {
 
 impl Peer for RedactedPeer {
     fn progress(&self, mut progress: Progress) {
-        let masks = self.redactor.masks.load();
+        let masks = self.redactor.known.masks.load();
         let mut scan = self.redactor.scan(&masks);
         progress.message.iter_mut().for_each(|message| scan.scrub_in_place(message));
         self.peer.progress(progress);
     }
 
     fn log(&self, mut message: LogMessage) {
-        let masks = self.redactor.masks.load();
+        let masks = self.redactor.known.masks.load();
         let mut scan = self.redactor.scan(&masks);
         scan.scrub_in_place(&mut message.logger);
         scan.scrub_value(&mut message.data);
@@ -180,7 +219,7 @@ impl Peer for RedactedPeer {
     }
 
     fn ask(&self, mut questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
-        let masks = self.redactor.masks.load();
+        let masks = self.redactor.known.masks.load();
         let mut scan = self.redactor.scan(&masks);
         questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
         self.peer.ask(questions)
@@ -196,6 +235,10 @@ impl Peer for RedactedPeer {
 
     fn session(&self) -> Option<&str> {
         self.peer.session()
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.peer.gone()
     }
 
     fn let_go(&self) {

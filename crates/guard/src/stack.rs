@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::rate::{Rate, RateSettings};
 use crate::redact::{Redact, RedactError, Redactor};
 use crate::validate::Validate;
-use portcullis_core::{Clock, Gate, Registry, Secret};
+use portcullis_core::{Clock, Gate, Limits, Registry, Secret};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub struct GuardSettings {
     /// The folder where approvals are kept.
     pub approvals_dir: PathBuf,
     pub approval_times: ApprovalTimes,
+    /// What no call may go beyond, whatever its tool declares.
+    pub ceiling: Limits,
 }
 
 /// Why the guards cannot take up their posts.
@@ -77,7 +79,7 @@ pub fn stack(
             // Everything below may hold secrets, nothing above may. Errors of all guards below pass here too.
             Box::new(Redact::new(redactor.clone())),
             // Around everything that can hang or panic, so that a person who never answers ends as a timeout.
-            Box::new(Contain),
+            Box::new(Contain::new(settings.ceiling)),
             // The cheapest refusal comes first. Names that nobody registered cost as much as any other.
             Box::new(rate.clone()),
             // Before anything that knows the tool speaks: whoever may not see it must not hear of its schema.
@@ -88,7 +90,7 @@ pub fn stack(
             // only what was allowed may make the disk work, and a refusal must not depend on the disk.
             Box::new(Commit::new(audit.clone())),
             // Innermost: what was approved is what runs, and nothing between can change it.
-            Box::new(Approve::new(approvals.clone(), redactor.clone())),
+            Box::new(Approve::new(approvals.clone(), policy.clone(), redactor.clone())),
         ],
     );
     Ok((gate, Handles { metrics, audit, policy, rate, redactor, approvals }))

@@ -43,6 +43,7 @@ fn hub(policy: Policy) -> Hub {
         audit: AuditSettings::in_folder(dir.path()),
         approvals_dir: dir.path().to_owned(),
         approval_times: times(),
+        ceiling: Limits::CEILING,
     };
     let (gate, handles) = stack(registry, settings, Arc::new(StoppedClock)).unwrap_or_else(|e| panic!("{e}"));
     Hub { gate, handles, world, dir }
@@ -298,6 +299,7 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         audit: AuditSettings::in_folder(Path::new("/nonexistent")),
         approvals_dir: "/nonexistent".into(),
         approval_times: times(),
+        ceiling: Limits::CEILING,
     };
     let error = stack(registry().0, settings, Arc::new(StoppedClock)).err().unwrap();
     assert!(error.to_string().starts_with("secret `PIN` has 4 bytes"), "{error}");
@@ -320,6 +322,7 @@ async fn overhead() {
         audit: AuditSettings::in_folder(dir.path()),
         approvals_dir: dir.path().to_owned(),
         approval_times: times(),
+        ceiling: Limits::CEILING,
     };
     let (guarded, handles) =
         stack(registry().0, settings, Arc::new(SystemClock)).unwrap_or_else(|e| panic!("{e}"));

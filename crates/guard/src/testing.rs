@@ -237,11 +237,16 @@ pub(crate) enum Mood {
 pub(crate) struct Listener {
     pub(crate) mood: Option<Mood>,
     pub(crate) heard: Mutex<Vec<String>>,
+    pub(crate) session: Option<&'static str>,
 }
 
 impl Listener {
     pub(crate) fn new(mood: Option<Mood>) -> Arc<Listener> {
-        Arc::new(Listener { mood, heard: Mutex::default() })
+        Arc::new(Listener { mood, heard: Mutex::default(), session: None })
+    }
+
+    pub(crate) fn in_session(session: &'static str, mood: Option<Mood>) -> Arc<Listener> {
+        Arc::new(Listener { mood, heard: Mutex::default(), session: Some(session) })
     }
 
     pub(crate) fn heard(&self) -> String {
@@ -289,5 +294,9 @@ impl Peer for Listener {
 
     fn offers(&self, _: AskKind) -> bool {
         self.mood.is_some()
+    }
+
+    fn session(&self) -> Option<&str> {
+        self.session
     }
 }

@@ -14,7 +14,7 @@ const MISFITS_SHOWN_MAX: usize = 8;
 /// How many misfits are counted. An array of a million wrong items is not worth a million texts.
 const MISFITS_COUNTED_MAX: usize = 100;
 /// How long one message is at most.
-const MESSAGE_CHARS_MAX: usize = 2_000;
+const MESSAGE_BYTES_MAX: usize = 2_000;
 /// How long a `pattern` of an upstream's schema may search. Ordinary patterns need some hundred steps.
 const BACKTRACK_STEPS_MAX: usize = 100_000;
 /// How large a `pattern` may become when compiled.
@@ -52,15 +52,21 @@ pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), Tool
 }
 
 fn invalid(misfits: &[String]) -> ToolError {
-    let shown = misfits.iter().take(MISFITS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
-    let more = match misfits.len().saturating_sub(MISFITS_SHOWN_MAX) {
+    // Whole ones only: what they quote may be secret, and half a secret is not recognised.
+    let (mut shown, mut count) = (String::new(), 0);
+    for misfit in misfits.iter().take(MISFITS_SHOWN_MAX) {
+        if shown.len() + misfit.len() > MESSAGE_BYTES_MAX {
+            break;
+        }
+        shown.push_str(if count == 0 { "" } else { "; " });
+        shown.push_str(misfit);
+        count += 1;
+    }
+    let more = match misfits.len().saturating_sub(count) {
         0 => String::new(),
+        more if count == 0 => format!("{more} of them, too long to repeat"),
         more if misfits.len() >= MISFITS_COUNTED_MAX => format!("; and {more} or more others"),
         more => format!("; and {more} more"),
-    };
-    let shown = match shown.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown,
     };
     ToolError::invalid_args(format!("invalid arguments: {shown}{more}"))
 }

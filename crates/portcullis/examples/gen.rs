@@ -119,8 +119,11 @@ fn configuration_page() -> String {
         "{HEADER}# Configuration\n\n`portcullis.toml` in the home folder (or `.yaml`, `.json` with the same keys). \
          `portcullis init` writes this file. It is strict: an unknown key is an error that names the nearest one, and all \
          errors are told at once. A running hub follows changes; a bad file keeps the last good one in force. \
-         `portcullis config-schema` prints a JSON schema for editors, which is also in `docs/portcullis.schema.json`.\n\n```toml\n{}```\n",
-        config::example()
+         `portcullis config-schema` prints a JSON schema for editors, which is also in `docs/portcullis.schema.json`.\n\n```toml\n{}```\n\n\
+         ## Limits\n\nEverything that a client can drive has a bound. What runs into one is counted as \
+         `portcullis_limit_hits_total{{limit=\"…\"}}` at `/metrics`.\n\n{}",
+        config::example(),
+        config::limit_table()
     )
 }
 

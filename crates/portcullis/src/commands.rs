@@ -18,6 +18,7 @@ use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::print;
 use crate::reload::{self, Version};
+use crate::voice;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,7 +46,24 @@ fn open(home: Option<&Path>) -> Result<Opened> {
     let home = Home::open(Home::locate(home, environment)?)?;
     let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
+    voice::works_on(&home, &loaded.config);
     Ok(Opened { home, loaded, version })
+}
+
+/// Lets a process whose command line is not understood know the secrets of the home that it names, if it can.
+pub(crate) fn look_for_home() {
+    let mut words = std::env::args_os();
+    let named = words.find_map(|word| match word.to_str()?.strip_prefix("--home") {
+        Some("") => Some(None),
+        Some(path) => path.strip_prefix('=').map(|path| Some(path.into())),
+        None => None,
+    });
+    let named = named.and_then(|path| path.or_else(|| words.next()));
+    let home = Home::locate(named.as_deref().map(Path::new), environment).ok().filter(|path| path.is_dir());
+    let Some(Ok(home)) = home.map(Home::open) else { return };
+    if let Ok(loaded) = Config::load(home.path(), &environment) {
+        voice::works_on(&home, &loaded.config);
+    }
 }
 
 /// Runs to the end, on a runtime that does not wait for a read of standard input that never returns.

@@ -4,16 +4,18 @@ use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use crate::secrets::{self, Asking, LiveSecrets};
+use crate::voice;
 use anyhow::{Context, Result};
 use portcullis_core::{
-    Caller, Change, Changes, Client, Clock, Gate, Origin, Registry, Secret, SystemClock, ToolDef,
+    Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
 };
 use portcullis_egress::{Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
 use portcullis_guard::{
-    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule, Verdict,
+    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
+    ServerNumbers, Verdict,
 };
 use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
@@ -104,12 +106,17 @@ impl Ops for HubOps {
         ]
     }
 
-    fn metrics(&self, sessions: &SessionCounts) -> String {
+    fn metrics(&self, counts: &ServerCounts) -> String {
+        self.handles.metrics.set_server(ServerNumbers {
+            connections: counts.connections,
+            token_failures: counts.token_failures,
+            sources_locked: counts.sources_locked,
+        });
         for transport in ["http", "sse", "stdio", "socket"] {
-            let open = sessions.get(transport).copied().unwrap_or_default();
+            let open = counts.sessions.get(transport).copied().unwrap_or_default();
             self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
         }
-        self.handles.metrics.encode()
+        self.handles.metrics.encode_without(&self.handles.redactor)
     }
 }
 
@@ -181,6 +188,7 @@ fn guarded(
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
         approvals_dir: config.workspace.secure_dir(),
         approval_times: approval_times(config),
+        ceiling: ceiling(config),
     };
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }
@@ -197,6 +205,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let changes = registry.changes();
     let tools = tools(config, store.clone())?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
+    handles.redactor.set_shapes(config.redaction.token_shapes);
+    voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
     let ops = HubOps {
@@ -214,6 +224,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         clock,
         face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: false },
         limits: limits(config),
+        scrub: Arc::new(handles.redactor.clone()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
@@ -245,6 +256,7 @@ impl Composed {
     /// Puts a changed configuration in force, as far as that goes without a restart.
     pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
         self.handles.apply(rate(config), policy(config), approval_times(config));
+        self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.hub.set_local_client(local_client(config));
         if let Some(bound) = http {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
@@ -305,6 +317,11 @@ pub(crate) fn policy(config: &Config) -> Policy {
     Policy { rules: rules.collect(), zone: config.time.zone.clone() }
 }
 
+fn ceiling(config: &Config) -> Limits {
+    let deadline_ms = u64::try_from(config.limits.call_within.as_millis()).unwrap_or(u64::MAX);
+    Limits { deadline_ms, output_bytes_max: config.limits.result_bytes_max }
+}
+
 fn limits(config: &Config) -> HubLimits {
     let limits = &config.limits;
     HubLimits {
@@ -315,5 +332,12 @@ fn limits(config: &Config) -> HubLimits {
         session_idle: limits.session_idle,
         in_flight_max: limits.in_flight_max,
         connections_max: limits.connections_max,
+        connections_per_source_max: limits.connections_per_source_max,
+        headers_within: limits.headers_within,
+        body_within: limits.body_within,
+        write_within: limits.write_within,
+        keep_alive: limits.keep_alive,
+        token_failures_max: limits.token_failures_max,
+        token_lockout: limits.token_lockout,
     }
 }

@@ -7,6 +7,7 @@
 mod add_rule;
 mod check;
 mod example;
+mod limit_table;
 mod meaning;
 mod problem;
 mod read;
@@ -16,13 +17,15 @@ mod written;
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
 pub use example::example;
+pub use limit_table::limit_table;
 pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
 use portcullis_egress::{Exception, PerHost, PlainHttp};
-use portcullis_guard::When;
+use portcullis_guard::{TokenShapes, When};
+use portcullis_store::secrets::KeyKind;
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -36,7 +39,7 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 22] = [
+const NEED_RESTART: [&str; 33] = [
     "http.listen",
     "logging.format",
     "workspace.path",
@@ -51,9 +54,20 @@ const NEED_RESTART: [&str; 22] = [
     "egress.allow",
     "egress.per_host_per_minute",
     "egress.per_host_burst",
+    "secrets.key",
+    "secrets.key_file",
     "limits.line_bytes_max",
     "limits.body_bytes_max",
     "limits.connections_max",
+    "limits.connections_per_source_max",
+    "limits.headers_secs",
+    "limits.body_secs",
+    "limits.write_secs",
+    "limits.keep_alive_secs",
+    "limits.token_failures_max",
+    "limits.token_lockout_secs",
+    "limits.call_secs_max",
+    "limits.result_bytes_max",
     "limits.in_flight_max",
     "limits.sessions_max",
     "limits.sessions_per_client_max",
@@ -77,6 +91,8 @@ pub struct Config {
     pub web: Option<Web>,
     pub egress: Egress,
     pub stdio: Stdio,
+    pub redaction: Redaction,
+    pub secrets: Secrets,
     pub limits: Limits,
     pub approvals: Approvals,
     pub time: Time,
@@ -163,11 +179,32 @@ pub struct Stdio {
     pub scope: Scope,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redaction {
+    pub token_shapes: TokenShapes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secrets {
+    /// `None` is whichever is found.
+    pub key: Option<KeyKind>,
+    pub key_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub line_bytes_max: usize,
     pub body_bytes_max: usize,
     pub connections_max: usize,
+    pub connections_per_source_max: usize,
+    pub headers_within: Duration,
+    pub body_within: Duration,
+    pub write_within: Duration,
+    pub keep_alive: Duration,
+    pub token_failures_max: u32,
+    pub token_lockout: Duration,
+    pub call_within: Duration,
+    pub result_bytes_max: usize,
     pub in_flight_max: usize,
     pub sessions_max: usize,
     pub sessions_per_client_max: usize,

@@ -15,6 +15,7 @@ mod reload;
 mod replace;
 mod secrets;
 pub mod surface;
+mod voice;
 
 use cli::{Cli, Command};
 use config::ConfigErrors;
@@ -32,21 +33,42 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
+/// Says what is wrong with a command line, or prints the help that it asks for.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // It repeats what was typed, and people type secrets.
+        commands::look_for_home();
+        print::note(error.render().to_string().trim_end());
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 /// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration; `policy test` has two more.
 pub fn run(cli: Cli) -> ExitCode {
+    voice::tell_panics();
+    leave_no_core();
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
             let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
             if json {
-                print::note(serde_json::json!({ "error": format!("{error:#}") }).to_string());
+                print::note_json(&serde_json::json!({ "error": format!("{error:#}") }));
             } else {
                 print::note(format!("error: {error:#}"));
             }
             ExitCode::from(if bad { 2 } else { 1 })
         }
     }
+}
+
+/// Lets a crash leave no copy of the memory behind, in which secrets are.
+fn leave_no_core() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    // A limit can always be lowered.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -8,5 +8,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    portcullis::run(Cli::parse())
+    match Cli::try_parse() {
+        Ok(cli) => portcullis::run(cli),
+        Err(error) => portcullis::refuse(&error),
+    }
 }

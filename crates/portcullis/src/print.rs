@@ -1,27 +1,71 @@
-//! What goes to standard output. Logs and questions go to standard error.
+//! What goes to standard output. Logs and questions go to standard error. Nothing else writes to either, and all of it
+//! passes [`voice`], which leaves no secret in it.
 
+use crate::voice;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 
 /// Prints text. A reader that has gone away is no fault.
 pub(crate) fn out(text: impl AsRef<str>) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_ref().as_bytes());
-    let _ = stdout.flush();
+    let _ = write(&voice::text(text.as_ref()));
 }
 
 pub(crate) fn line(text: impl AsRef<str>) {
-    out(format!("{}\n", text.as_ref()));
+    let _ = write(&format!("{}\n", voice::text(text.as_ref())));
 }
 
 pub(crate) fn json(value: &Value) {
-    out(format!("{value:#}\n"));
+    let _ = write(&format!("{}\n", voice::value(value)));
+}
+
+/// Prints text with the one thing in it that is shown now and never again.
+pub(crate) fn out_showing(text: impl AsRef<str>, token: &str) {
+    let _ = write(&voice::text_showing(text.as_ref(), token));
+}
+
+/// Prints an object with the token of a client that was just made, if one was.
+pub(crate) fn json_showing(value: &Value, token: Option<&str>) {
+    let _ = write(&format!("{}\n", voice::value_showing(value, token)));
+}
+
+/// Prints one of many lines. Breaks when nobody reads any more.
+pub(crate) fn row(text: &str) -> ControlFlow<()> {
+    write(&format!("{}\n", voice::text(text)))
+}
+
+/// Prints one of many lines of JSON, as it came from a file. Breaks when nobody reads any more.
+pub(crate) fn json_row(line: &str) -> ControlFlow<()> {
+    write(&format!("{}\n", voice::json_line(line)))
+}
+
+fn write(text: &str) -> ControlFlow<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
 }
 
 /// Says something to the person, not to the program that reads the output.
 pub(crate) fn note(text: impl AsRef<str>) {
+    say(&format!("{}\n", voice::text(text.as_ref())));
+}
+
+/// Says something with a token in it that was just made.
+pub(crate) fn note_showing(text: impl AsRef<str>, token: &str) {
+    say(&format!("{}\n", voice::text_showing(text.as_ref(), token)));
+}
+
+/// Says on one line, for programs, what went wrong.
+pub(crate) fn note_json(value: &Value) {
+    say(&format!("{}\n", voice::json_line(&value.to_string())));
+}
+
+fn say(text: &str) {
     let mut stderr = std::io::stderr().lock();
-    let _ = writeln!(stderr, "{}", text.as_ref());
+    let _ = stderr.write_all(text.as_bytes());
+    let _ = stderr.flush();
 }
 
 /// Asks a yes-or-no question, if there is someone to ask.
@@ -29,9 +73,7 @@ pub(crate) fn confirm(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return None;
     }
-    let mut stderr = std::io::stderr().lock();
-    let _ = write!(stderr, "{question} [y/N] ");
-    let _ = stderr.flush();
+    say(&format!("{} [y/N] ", voice::text(question)));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).ok()?;
     Some(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use portcullis_core::{Clock, Secret};
 use portcullis_guard::Redactor;
 use portcullis_server::Hub;
-use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore};
+use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore, WantedKey};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub(crate) fn open(
     let secure = config.workspace.secure_dir();
     let lock = secrets::lock_of(&secure);
     let data = vec![home.path().to_owned(), config.workspace.path.clone()];
-    let mut source = KeySource::detect(super::commands::environment, data, lock);
+    let mut source = KeySource::detect(super::commands::environment, &wanted(config), data, lock);
     if matches!(source, KeySource::Unasked) {
         let ask = match (asking, lock) {
             (Asking::Never, _) => false,
@@ -53,6 +53,22 @@ pub(crate) fn open(
         }
     }
     Ok(SecretStore::open(&secure, source, clock))
+}
+
+fn wanted(config: &Config) -> WantedKey {
+    WantedKey { kind: config.secrets.key, file: config.secrets.key_file.clone() }
+}
+
+/// Opens the store if that disturbs nobody: no passphrase is asked for, and no keyring, which might ask to be unlocked.
+pub(crate) fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Option<SecretStore> {
+    let secure = config.workspace.secure_dir();
+    let (lock, data) =
+        (secrets::lock_of(&secure), vec![home.path().to_owned(), config.workspace.path.clone()]);
+    match KeySource::detect(super::commands::environment, &wanted(config), data, lock) {
+        KeySource::Keyring { .. } | KeySource::Unasked | KeySource::Missing(_) => None,
+        _ if lock == Lock::None => None,
+        source => Some(SecretStore::open(&secure, source, clock)),
+    }
 }
 
 fn passphrase(lock: Lock) -> Result<Secret<zeroize::Zeroizing<String>>> {

@@ -25,7 +25,7 @@ pub fn current() -> Result<Vec<(String, Value)>> {
 }
 
 fn snapshot(tool: &ToolDef) -> Result<Value> {
-    let definition: Value = serde_json::from_str(tool.listing_with(portcullis_wire::render::tool).get())?;
+    let definition: Value = serde_json::from_str(portcullis_wire::render::tool(tool).get())?;
     let example = tool.example.with_context(|| format!("`{}` has no example", tool.name))?;
     let arguments = parse_strict(example.arguments)
         .with_context(|| format!("the example of `{}` is not JSON", tool.name))?;

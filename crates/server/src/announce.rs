@@ -3,10 +3,9 @@
 use crate::dispatch::caller;
 use crate::hub::Hub;
 use crate::stream::{Outlet, Stream};
-use bytes::Bytes;
-use portcullis_core::{Caller, Change, Client};
+use portcullis_core::{Caller, Change, Client, Limit};
 use portcullis_wire::params::{Key, Params};
-use portcullis_wire::{Id, RpcError, era, rpc};
+use portcullis_wire::{Id, RpcError, rpc};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +39,7 @@ impl Interest {
         let watched: BTreeSet<String> =
             watched.into_iter().flatten().filter_map(|uri| uri.as_str().map(str::to_owned)).collect();
         if watched.len() > WATCHED_MAX {
+            Limit::Subscriptions.hit();
             return Err(RpcError::invalid_params(format_args!(
                 "at most {WATCHED_MAX} resources can be watched"
             )));
@@ -119,13 +119,15 @@ impl Listeners {
         stream: Option<Arc<Stream>>,
     ) -> Result<Listening, RpcError> {
         let tag = id.to_value();
-        let params = era::tagged(json!({ "notifications": interest.granted() }), &tag);
+        let params = json!({ "notifications": interest.granted() });
         let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
         if all.len() >= LISTENERS_MAX || own >= LISTENERS_PER_CLIENT_MAX {
+            Limit::Listeners.hit();
             return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
         }
-        outlet.deliver(rpc::notification("notifications/subscriptions/acknowledged", &params));
+        let method = "notifications/subscriptions/acknowledged";
+        outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
         all.insert(key, Listener { interest, caller, outlet, tag, stream });
         Ok(Listening { hub: hub.clone(), key })
@@ -189,7 +191,7 @@ fn method_and_params(change: &Change) -> (&'static str, Value) {
 impl Hub {
     fn tell(&self, change: &Change) {
         let (method, params) = method_and_params(change);
-        let message: Bytes = rpc::notification(method, &params);
+        let message = self.outgoing.notification(method, params.clone(), None);
         for session in self.sessions.all() {
             let concerned = match change {
                 // A rule may have changed since it was subscribed to.
@@ -211,7 +213,8 @@ impl Hub {
             {
                 continue;
             }
-            listener.outlet.notify(rpc::notification(method, &era::tagged(params.clone(), &listener.tag)));
+            let tag = Some(&listener.tag);
+            listener.outlet.notify(self.outgoing.notification(method, params.clone(), tag));
         }
     }
 }

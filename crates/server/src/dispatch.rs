@@ -4,6 +4,7 @@
 //! that owns what it needs and can run anywhere.
 
 use crate::announce::{Interest, Listeners, Listening};
+use crate::clean::{Body, Reply, unchecked};
 use crate::hub::Hub;
 use crate::paging::page;
 use crate::peer::{RoundPeer, SessionPeer};
@@ -11,12 +12,12 @@ use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Target, TaskSupport, ToolError,
+    Target, TaskSupport, ToolDef, ToolError,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
-use portcullis_wire::{Era, Id, Request, Revision, RpcError, era, render};
+use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) struct Exchange {
 
 /// What there is to do for a request.
 pub(crate) enum Job {
-    Ready(Answer),
+    Ready(Reply),
     Resources {
         exchange: Exchange,
         cursor: Option<String>,
@@ -70,15 +71,17 @@ pub(crate) struct CallJob {
 
 impl Job {
     /// Does it. `None` means that the client no longer wants an answer.
-    pub(crate) async fn run(self) -> Option<Answer> {
+    pub(crate) async fn run(self) -> Option<Reply> {
         match self {
             Job::Ready(answer) => Some(answer),
-            Job::Resources { exchange, cursor } => Some(exchange.list_resources(cursor.as_deref()).await),
+            Job::Resources { exchange, cursor } => {
+                Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
+            }
             Job::Call(job) => job.run().await,
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
-                    () = over.cancelled() => Some(Ok(answer)),
+                    () = over.cancelled() => Some(Ok(Body::Clean(answer))),
                 };
                 drop(listening);
                 ended
@@ -88,7 +91,7 @@ impl Job {
 }
 
 impl CallJob {
-    async fn run(self) -> Option<Answer> {
+    async fn run(self) -> Option<Reply> {
         let CallJob { hub, id, revision, call, style, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
@@ -98,7 +101,7 @@ impl CallJob {
         let duration = format_args!("{}ms", started.elapsed().as_millis());
         tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
-            Ok(output) => return Some(Ok(render::output(revision, &output))),
+            Ok(output) => return Some(Ok(Body::Clean(render::output(revision, &output)))),
             Err(error) => error,
         };
         if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
@@ -109,9 +112,10 @@ impl CallJob {
             (error.kind, &error.input, &round, digest)
         {
             let state = hub.seal.seal(&digest, round.answers().clone(), input);
-            return Some(Ok(render::questions(revision, input, &state)));
+            return Some(Ok(Body::Clean(render::questions(revision, input, &state))));
         }
-        Some(render::failure(revision, &target, style, &error))
+        // It repeats names that the caller gave, which the gate does not hand back.
+        Some(unchecked(render::failure(revision, &target, style, &error)))
     }
 }
 
@@ -133,33 +137,6 @@ pub(crate) fn log_failure(target: &Target, error: &ToolError) {
     }
 }
 
-/// Every method that some revision has.
-const METHODS: [&str; 18] = [
-    "initialize",
-    "server/discover",
-    "ping",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "completion/complete",
-    "logging/setLevel",
-    "subscriptions/listen",
-    "tasks/get",
-    "tasks/update",
-    "tasks/cancel",
-];
-
-/// Returns whether a request may name this method.
-pub(crate) fn is_method(revision: Revision, method: &str) -> bool {
-    METHODS.contains(&method) && revision.has_method(method)
-}
-
 /// A client that calls for itself.
 pub(crate) fn caller(client: &Arc<Client>) -> Caller {
     Caller { client: client.clone(), origin: Origin::Client }
@@ -176,45 +153,59 @@ impl Exchange {
 
     /// Takes the request apart.
     pub(crate) fn prepare(self, request: &Request<'_>, params: &Params<'_>) -> Job {
-        let method = request.method.as_ref();
-        let known = is_method(self.revision, method);
+        let Some(method) = Method::of(self.revision, &request.method) else {
+            let refused = self.charge().err().unwrap_or_else(|| RpcError::method_not_found(&request.method));
+            return Job::Ready(Err(refused));
+        };
         let charged = match method {
-            "ping" => Ok(()),
+            Method::Ping => Ok(()),
             // These are charged on their way through the gate.
-            "tools/call"
-            | "resources/read"
-            | "prompts/get"
-            | "completion/complete"
-            | "tools/list"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/templates/list"
-                if known =>
-            {
-                Ok(())
-            }
-            _ => self.charge(),
+            Method::CallTool
+            | Method::ReadResource
+            | Method::GetPrompt
+            | Method::Complete
+            | Method::ListTools
+            | Method::ListPrompts
+            | Method::ListResources
+            | Method::ListTemplates => Ok(()),
+            Method::Initialize
+            | Method::Discover
+            | Method::Subscribe
+            | Method::Unsubscribe
+            | Method::SetLogLevel
+            | Method::Listen
+            | Method::GetTask
+            | Method::UpdateTask
+            | Method::CancelTask => self.charge(),
         };
         if let Err(refused) = charged {
             return Job::Ready(Err(refused));
         }
-        if !known {
-            return Job::Ready(Err(RpcError::method_not_found(method)));
-        }
-        match method {
-            "tools/call" => self.call_tool(params),
-            "resources/read" => self.read_resource(params),
-            "prompts/get" => self.get_prompt(params),
-            "completion/complete" => self.complete(request, params),
-            "resources/list" => match params.optional_text(Key::Cursor) {
-                Ok(cursor) => Job::Resources { exchange: self, cursor },
-                Err(error) => Job::Ready(Err(error)),
+        let answer = match method {
+            Method::CallTool => return self.call_tool(params),
+            Method::ReadResource => return self.read_resource(params),
+            Method::GetPrompt => return self.get_prompt(params),
+            Method::Complete => return self.complete(request, params),
+            Method::ListResources => match params.optional_text(Key::Cursor) {
+                Ok(cursor) => return Job::Resources { exchange: self, cursor },
+                Err(error) => Err(error),
             },
-            "subscriptions/listen" => {
-                self.listen(request, params).unwrap_or_else(|error| Job::Ready(Err(error)))
-            }
-            _ => Job::Ready(self.answer_now(method, params)),
-        }
+            Method::Listen => match self.listen(request, params) {
+                Ok(job) => return job,
+                Err(error) => Err(error),
+            },
+            Method::Initialize => self.initialize(params),
+            Method::Discover => Ok(self.hub.face.discover(self.revision)),
+            Method::Ping => Ok(b"{}".to_vec()),
+            Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
+            Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
+            Method::ListTemplates => return Job::Ready(self.list_templates(params).map(Body::Clean)),
+            Method::Subscribe => self.subscribe(params),
+            Method::Unsubscribe => self.unsubscribe(params),
+            Method::SetLogLevel => self.set_log_level(params),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => self.task(method, params),
+        };
+        Job::Ready(unchecked(answer))
     }
 
     /// Charges for a request that the gate does not see. Only `ping` is free.
@@ -222,33 +213,20 @@ impl Exchange {
         self.hub.gate.admits(&self.caller()).map_err(|error| self.list_refused(&error))
     }
 
-    /// Answers what needs no waiting.
-    fn answer_now(&self, method: &str, params: &Params<'_>) -> Answer {
-        match method {
-            "initialize" => self.initialize(params),
-            "server/discover" => Ok(self.hub.face.discover(self.revision)),
-            "ping" => Ok(b"{}".to_vec()),
-            "tools/list" => self.list_tools(params),
-            "prompts/list" => self.list_prompts(params),
-            "resources/templates/list" => self.list_templates(params),
-            "resources/subscribe" => self.subscribe(params),
-            "resources/unsubscribe" => {
-                let uri = params.text(Key::Uri)?;
-                self.session()?.unsubscribe(&uri);
-                Ok(b"{}".to_vec())
-            }
-            "logging/setLevel" => {
-                let level = params.text(Key::Level)?;
-                let level = LogLevel::parse(&level).ok_or_else(|| {
-                    let known = LogLevel::ALL.map(LogLevel::as_str).join(", ");
-                    RpcError::invalid_params(format_args!("`level` must be one of {known}"))
-                })?;
-                self.session()?.set_log_level(level);
-                Ok(b"{}".to_vec())
-            }
-            "tasks/get" | "tasks/update" | "tasks/cancel" => self.task(method, params),
-            _ => Err(RpcError::method_not_found(method)),
-        }
+    fn unsubscribe(&self, params: &Params<'_>) -> Answer {
+        let uri = params.text(Key::Uri)?;
+        self.session()?.unsubscribe(&uri);
+        Ok(b"{}".to_vec())
+    }
+
+    fn set_log_level(&self, params: &Params<'_>) -> Answer {
+        let level = params.text(Key::Level)?;
+        let level = LogLevel::parse(&level).ok_or_else(|| {
+            let known = LogLevel::ALL.map(LogLevel::as_str).join(", ");
+            RpcError::invalid_params(format_args!("`level` must be one of {known}"))
+        })?;
+        self.session()?.set_log_level(level);
+        Ok(b"{}".to_vec())
     }
 
     fn session(&self) -> Result<&Arc<Session>, RpcError> {
@@ -268,8 +246,13 @@ impl Exchange {
     fn list_tools(&self, params: &Params<'_>) -> Answer {
         let tools = self.hub.gate.tools(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&tools, cursor.as_deref(), |tool| &tool.name)?;
-        let items: Vec<&RawValue> = page.items.iter().map(|tool| tool.listing_with(render::tool)).collect();
+        let page = page(&tools, cursor.as_deref(), |tool| &tool.name, |name| self.hub.seal.mark(name))?;
+        let outgoing = &self.hub.outgoing;
+        // Kept from one list to the next, until other secrets must be kept out of it.
+        let generation = outgoing.generation();
+        let clean = |tool: &ToolDef| outgoing.item(render::tool(tool));
+        let items: Vec<_> = page.items.iter().map(|tool| tool.listing_with(generation, clean)).collect();
+        let items: Vec<&RawValue> = items.iter().map(|item| item.text()).collect();
         tracing::debug!(target: "mcp", id = %self.id, tools = items.len(), "sending response");
         Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
     }
@@ -277,17 +260,17 @@ impl Exchange {
     fn list_prompts(&self, params: &Params<'_>) -> Answer {
         let prompts = self.hub.gate.prompts(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&prompts, cursor.as_deref(), |prompt| &prompt.name)?;
+        let page = page(&prompts, cursor.as_deref(), |prompt| &prompt.name, |name| self.hub.seal.mark(name))?;
         let items: Vec<_> = page.items.iter().map(|prompt| render::prompt(prompt)).collect();
-        self.write_page("prompts", &items, page.next.as_deref())
+        self.write_page("prompts", items, page.next.as_deref())
     }
 
     fn list_templates(&self, params: &Params<'_>) -> Answer {
         let templates = self.hub.gate.templates(&self.caller()).map_err(|e| self.list_refused(&e))?;
         let cursor = params.optional_text(Key::Cursor)?;
-        let page = page(&templates, cursor.as_deref(), |template| &template.uri_template)?;
+        let page = page(&templates, cursor.as_deref(), |t| &t.uri_template, |name| self.hub.seal.mark(name))?;
         let items: Vec<_> = page.items.iter().map(|template| render::template(template)).collect();
-        self.write_page("resourceTemplates", &items, page.next.as_deref())
+        self.write_page("resourceTemplates", items, page.next.as_deref())
     }
 
     async fn list_resources(&self, cursor: Option<&str>) -> Answer {
@@ -296,12 +279,14 @@ impl Exchange {
         for error in failed {
             tracing::warn!(target: "mcp", %error, "A provider could not list its resources.");
         }
-        let page = page(&resources, cursor, |resource| &resource.uri)?;
+        let page = page(&resources, cursor, |resource| &resource.uri, |uri| self.hub.seal.mark(uri))?;
         let items: Vec<_> = page.items.iter().map(render::resource).collect();
-        self.write_page("resources", &items, page.next.as_deref())
+        self.write_page("resources", items, page.next.as_deref())
     }
 
-    fn write_page(&self, key: &'static str, items: &[Box<RawValue>], next: Option<&str>) -> Answer {
+    /// Writes one page, with every item looked through.
+    fn write_page(&self, key: &'static str, items: Vec<Box<RawValue>>, next: Option<&str>) -> Answer {
+        let items: Vec<_> = items.into_iter().map(|item| self.hub.outgoing.item(item)).collect();
         let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
         Ok(render::page(self.revision, key, &items, next))
     }
@@ -360,7 +345,7 @@ impl Exchange {
             }
             (TaskSupport::RequiredAfterQuestions, true) if !answered => Job::Call(job),
             (TaskSupport::Optional | TaskSupport::Required | TaskSupport::RequiredAfterQuestions, true) => {
-                Job::Ready(crate::tasks::start(*job))
+                Job::Ready(unchecked(crate::tasks::start(*job)))
             }
         }
     }
@@ -418,22 +403,22 @@ impl Exchange {
             None => crate::seal::Earlier::default(),
         };
         earlier.add(input_responses(params)?);
-        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state);
+        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
         let round = Arc::new(round);
         call.ctx = CallCtx { cancel, peer: round.clone() };
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
     }
 
-    fn task(&self, method: &str, params: &Params<'_>) -> Answer {
+    fn task(&self, method: Method, params: &Params<'_>) -> Answer {
         if !self.offers().tasks {
             return Err(era::missing_tasks());
         }
         let id = params.text(Key::TaskId)?;
         let tasks = &self.hub.tasks;
         let answer = match method {
-            "tasks/get" => tasks.get(&self.client, &id)?,
-            "tasks/cancel" => tasks.cancel(&self.client, &id)?,
+            Method::GetTask => tasks.get(&self.client, &id)?,
+            Method::CancelTask => tasks.cancel(&self.client, &id)?,
             _ => tasks.update(&self.client, &id, input_responses(params)?)?,
         };
         Ok(era::dress(self.revision, era::ResultKind::Plain, answer.to_string().into_bytes()))

@@ -4,13 +4,14 @@ mod guard;
 mod legacy_sse;
 mod mcp;
 mod ops;
+mod pace;
 mod reply;
 mod running;
 mod streams;
 
 pub use guard::Allowed;
 
-use crate::hub::Hub;
+use crate::hub::{Hub, HubLimits};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -21,21 +22,24 @@ use axum::{Extension, Router};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use pace::{Connected, HeadersTimer, Paced, Times};
+use portcullis_core::Limit;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// How long a client may take to send its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// How large the headers of a request may be, and how much of a body is buffered at once.
+/// How large the headers of a request may be. Four times what other servers take.
+const HEADER_BYTES_MAX: usize = 32 * 1024;
+/// How much of a connection is buffered at once.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// How long connections get to close once the hub stops.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How often a refused connection is worth a line in the log. Who makes many must not fill it.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 /// How long to wait after the system refused a connection, so that a full table does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -63,8 +67,8 @@ impl Front {
     }
 
     /// Answers one request. The check of Host, Origin and token comes before every route.
-    async fn answer(self, mut request: Request) -> Response {
-        let client = match guard::check(&self.app, &request) {
+    async fn answer(self, connected: Arc<Connected>, mut request: Request) -> Response {
+        let client = match guard::check(&self.app, &connected.peer, &request) {
             Ok(client) => client,
             Err(refused) => return refused,
         };
@@ -97,43 +101,62 @@ fn routes(app: App) -> Router {
 /// Serves until the hub closes; then lets open requests finish.
 pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
     let front = Front::new(hub.clone(), allowed);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let answer = front.clone().answer(request.map(Body::new));
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
+    let HubLimits { headers_within, keep_alive, write_within, .. } = hub.limits;
+    let times = Times { headers_within, keep_alive, write_within };
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(BUFFER_BYTES_MAX);
-    let connections = Arc::new(Semaphore::new(hub.limits.connections_max));
+    // That there is a time is what counts here; how long it is, the timer of each connection says.
+    builder
+        .header_read_timeout(headers_within)
+        .max_header_size(HEADER_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX);
+    let mut warned: Option<Instant> = None;
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = hub.closing.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(target: "http", %error, "A connection could not be accepted.");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(permit) = connections.clone().try_acquire_owned() else {
-            tracing::warn!(target: "http", "Too many connections; one was closed.");
-            continue;
+        let connected = match hub.sources.connect(address.ip()) {
+            Ok(peer) => Connected::new(peer, times),
+            Err(limit) => {
+                limit.hit();
+                if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+                    let limit = limit.label();
+                    tracing::warn!(target: "http", limit, "Too many connections; new ones are closed.");
+                    warned = Some(Instant::now());
+                }
+                continue;
+            }
         };
         // Without this a small answer waits for the acknowledgement of the one before it: 40 ms each.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(target: "http", %error, "no TCP_NODELAY");
         }
-        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let stream = TokioIo::new(Paced::new(stream, connected.clone()));
+        let (front, caller) = (front.clone(), connected.clone());
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let answer = front.clone().answer(caller.clone(), request.map(Body::new));
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        // A builder of its own: the common one would keep the connection's place until the next one comes.
+        let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
+                if error.is_parse_too_large() {
+                    Limit::HeaderBytes.hit();
+                }
                 // Clients come and go; this is no fault of the hub.
                 tracing::debug!(target: "http", %error, "a connection ended");
             }
-            drop(permit);
         });
     }
     drop(listener);

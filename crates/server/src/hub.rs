@@ -1,11 +1,13 @@
 //! What all transports share.
 
 use crate::announce::Listeners;
+use crate::clean::Outgoing;
 use crate::seal::Seal;
 use crate::session::Sessions;
+use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
-use portcullis_core::{Client, Clock, Gate};
+use portcullis_core::{Client, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerFace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,12 +33,24 @@ pub struct Readiness {
 /// How many sessions there are, by transport.
 pub type SessionCounts = BTreeMap<&'static str, usize>;
 
+/// What the server itself counts, as it is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    pub sessions: SessionCounts,
+    /// HTTP connections that are open.
+    pub connections: usize,
+    /// Tokens that were looked at and were not good, since the start.
+    pub token_failures: u64,
+    /// Sources of which no token is looked at now.
+    pub sources_locked: usize,
+}
+
 /// What operators see. Composed by the binary, which knows every component.
 pub trait Ops: Send + Sync {
     fn readiness(&self) -> Vec<Readiness>;
 
-    /// Returns the metrics as text for Prometheus.
-    fn metrics(&self, sessions: &SessionCounts) -> String;
+    /// Returns the metrics as text for Prometheus, without what must not leave.
+    fn metrics(&self, counts: &ServerCounts) -> String;
 }
 
 /// Bounds of the server side.
@@ -50,6 +64,17 @@ pub struct HubLimits {
     /// Requests that one connection or session may have under way.
     pub in_flight_max: usize,
     pub connections_max: usize,
+    pub connections_per_source_max: usize,
+    /// From the first byte of a request to the end of its headers, and from connecting to that first byte.
+    pub headers_within: Duration,
+    pub body_within: Duration,
+    /// How long a client that does not read is waited for.
+    pub write_within: Duration,
+    /// How long a connection that has shown a good token may wait for its next request.
+    pub keep_alive: Duration,
+    /// Wrong tokens after which a source is locked; it is slowed down after half of them.
+    pub token_failures_max: u32,
+    pub token_lockout: Duration,
 }
 
 impl Default for HubLimits {
@@ -62,6 +87,13 @@ impl Default for HubLimits {
             session_idle: Duration::from_secs(30 * 60),
             in_flight_max: 256,
             connections_max: 4_000,
+            connections_per_source_max: 3_000,
+            headers_within: Duration::from_secs(10),
+            body_within: Duration::from_secs(12),
+            write_within: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            token_failures_max: 10,
+            token_lockout: Duration::from_secs(15 * 60),
         }
     }
 }
@@ -76,6 +108,8 @@ pub struct HubParts {
     pub clock: Arc<dyn Clock>,
     pub face: ServerFace,
     pub limits: HubLimits,
+    /// Knows what must not leave.
+    pub scrub: Arc<dyn Scrub>,
 }
 
 /// One running hub.
@@ -87,9 +121,11 @@ pub struct Hub {
     pub(crate) face: ServerFace,
     pub(crate) limits: HubLimits,
     pub(crate) sessions: Sessions,
+    pub(crate) sources: Sources,
     pub(crate) listeners: Listeners,
     pub(crate) tasks: Tasks,
     pub(crate) seal: Seal,
+    pub(crate) outgoing: Outgoing,
     pub(crate) clock: Arc<dyn Clock>,
     /// Calls under way; shutdown waits for them.
     pub(crate) running: TaskTracker,
@@ -104,9 +140,11 @@ impl Hub {
     pub fn new(parts: HubParts) -> std::io::Result<Arc<Hub>> {
         let hub = Arc::new(Hub {
             sessions: Sessions::new(parts.limits),
+            sources: Sources::new(&parts.limits, parts.clock.clone()),
             listeners: Listeners::default(),
             tasks: Tasks::default(),
             seal: Seal::new(parts.clock.clone())?,
+            outgoing: Outgoing::new(parts.scrub),
             gate: parts.gate,
             identity: parts.identity,
             local_client: ArcSwap::new(parts.local_client),
@@ -132,6 +170,15 @@ impl Hub {
         self.listeners.close_all();
         self.drained.cancel();
         all_done
+    }
+
+    pub(crate) fn counts(&self) -> ServerCounts {
+        ServerCounts {
+            sessions: self.sessions.counts(),
+            connections: self.sources.connections(),
+            token_failures: self.sources.token_failures(),
+            sources_locked: self.sources.locked(),
+        }
     }
 
     /// Changes what the local client may do, from its next request on.

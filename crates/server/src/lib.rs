@@ -5,6 +5,7 @@
 //! revisions has between two messages. Nothing here decides what a client may do; the gate does.
 
 mod announce;
+mod clean;
 mod dispatch;
 pub mod http;
 mod hub;
@@ -14,7 +15,8 @@ mod paging;
 mod peer;
 mod seal;
 mod session;
+mod sources;
 mod stream;
 mod tasks;
 
-pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};

@@ -1,15 +1,15 @@
 //! Newline-delimited JSON-RPC: stdio, and the local socket that bridges use.
 
+use crate::clean::{Clean, Reply};
 use crate::dispatch::{Exchange, Job};
 use crate::hub::Hub;
 use crate::session::Session;
 use crate::stream::Outlet;
-use bytes::Bytes;
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::frame::{Line, LineReader};
 use portcullis_wire::message::{self, Malformed};
 use portcullis_wire::params::{Key, Params};
-use portcullis_wire::{Id, Incoming, Message, Notification, Request, RpcError, rpc};
+use portcullis_wire::{Id, Incoming, Message, Notification, Request, RpcError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -23,18 +23,18 @@ const WRITE_BYTES: usize = 64 * 1024;
 
 /// Where a line connection's messages go.
 struct LineOutlet {
-    sender: mpsc::Sender<Bytes>,
+    sender: mpsc::Sender<Clean>,
     /// Messages that must arrive wait in a task of their own when the queue is full.
     waiting: TaskTracker,
 }
 
 impl Outlet for LineOutlet {
-    fn notify(&self, message: Bytes) {
+    fn notify(&self, message: Clean) {
         // A client that does not keep up loses progress reports, not answers.
         let _ = self.sender.try_send(message);
     }
 
-    fn deliver(&self, message: Bytes) {
+    fn deliver(&self, message: Clean) {
         if let Err(mpsc::error::TrySendError::Full(message)) = self.sender.try_send(message) {
             let sender = self.sender.clone();
             self.waiting.spawn(async move {
@@ -45,11 +45,6 @@ impl Outlet for LineOutlet {
 
     fn is_closed(&self) -> bool {
         self.sender.is_closed()
-    }
-
-    fn backlog(&self) -> usize {
-        // Bounded by the queue; what is in it is not counted byte by byte.
-        0
     }
 }
 
@@ -89,18 +84,18 @@ where
 
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut to: W,
-    mut receiver: mpsc::Receiver<Bytes>,
+    mut receiver: mpsc::Receiver<Clean>,
 ) -> std::io::Result<()> {
     let mut buffer = Vec::with_capacity(4096);
     while let Some(message) = receiver.recv().await {
         buffer.clear();
-        buffer.extend_from_slice(&message);
+        buffer.extend_from_slice(&message.into_bytes());
         buffer.push(b'\n');
         // One write for everything that is queued; flushed before the next wait.
         while buffer.len() < WRITE_BYTES
             && let Ok(more) = receiver.try_recv()
         {
-            buffer.extend_from_slice(&more);
+            buffer.extend_from_slice(&more.into_bytes());
             buffer.push(b'\n');
         }
         to.write_all(&buffer).await?;
@@ -117,7 +112,7 @@ struct Connection {
     session: Arc<Session>,
     outlet: Arc<dyn Outlet>,
     /// The queue of answers. Weak, because the writer waits for the end of all senders.
-    room: mpsc::WeakSender<Bytes>,
+    room: mpsc::WeakSender<Clean>,
 }
 
 impl Connection {
@@ -139,6 +134,7 @@ impl Connection {
             match line {
                 Line::End => return Ok(()),
                 Line::TooLong { bytes } => {
+                    portcullis_core::Limit::LineBytes.hit();
                     tracing::warn!(target: "mcp", bytes, line_bytes_max, "A line was too long and was skipped.");
                     let reason = format!("a line of {bytes} bytes, at most {line_bytes_max} are allowed");
                     self.reply(None, Err(RpcError::invalid_request(&reason)));
@@ -148,8 +144,8 @@ impl Connection {
         }
     }
 
-    fn reply(&self, id: Option<&Id>, answer: rpc::Answer) {
-        self.outlet.deliver(rpc::response(id, &answer));
+    fn reply(&self, id: Option<&Id>, reply: Reply) {
+        self.outlet.deliver(self.hub.outgoing.response(id, reply));
     }
 
     fn refuse(&self, malformed: Malformed) {
@@ -189,12 +185,12 @@ impl Connection {
         if jobs.is_empty() {
             return;
         }
-        let outlet = self.outlet.clone();
+        let (outlet, outgoing) = (self.outlet.clone(), self.hub.outgoing.clone());
         self.spawn(calls, async move {
             let mut answers = Vec::with_capacity(jobs.len());
             for (id, begun, job) in jobs {
                 if let Some(answer) = job.run().await {
-                    answers.push(rpc::response(id.as_ref(), &answer));
+                    answers.push(outgoing.response(id.as_ref(), answer));
                 }
                 drop(begun);
             }
@@ -202,7 +198,7 @@ impl Connection {
             if answers.is_empty() {
                 return;
             }
-            outlet.deliver(Bytes::from([b"[".as_slice(), &answers.join(&b',')[..], b"]"].concat()));
+            outlet.deliver(Clean::batch(&answers));
         });
     }
 
@@ -219,14 +215,14 @@ impl Connection {
                 self.reply(Some(&id), answer);
             }
             job => {
-                let outlet = self.outlet.clone();
+                let (outlet, outgoing) = (self.outlet.clone(), self.hub.outgoing.clone());
                 self.spawn(calls, async move {
                     let answer = job.run().await;
                     let id = begun.id.clone();
                     // The id is free again before its answer can be seen.
                     drop(begun);
                     if let Some(answer) = answer {
-                        outlet.deliver(rpc::response(Some(&id), &answer));
+                        outlet.deliver(outgoing.response(Some(&id), answer));
                     }
                 });
             }

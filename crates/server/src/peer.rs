@@ -1,5 +1,6 @@
 //! The other end of one call, in each era.
 
+use crate::clean::Clean;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
@@ -10,8 +11,8 @@ use portcullis_wire::rpc;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Writes what both eras write alike.
-pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> bytes::Bytes {
+/// Writes what both eras write alike. It comes from the gate, which has taken secrets out of it.
+pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> Clean {
     let mut params = json!({ "progressToken": token, "progress": progress.progress });
     if let Some(total) = progress.total {
         params["total"] = total.into();
@@ -19,12 +20,12 @@ pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> bytes
     if let Some(message) = &progress.message {
         params["message"] = message.as_str().into();
     }
-    rpc::notification("notifications/progress", &params)
+    Clean::guarded(rpc::notification("notifications/progress", &params))
 }
 
-fn log_notification(message: &LogMessage) -> bytes::Bytes {
+fn log_notification(message: &LogMessage) -> Clean {
     let params = json!({ "level": message.level.as_str(), "logger": message.logger, "data": message.data });
-    rpc::notification("notifications/message", &params)
+    Clean::guarded(rpc::notification("notifications/message", &params))
 }
 
 /// A peer that can be asked while the call waits.
@@ -51,11 +52,11 @@ impl SessionPeer {
         };
         let mut waiting = Vec::with_capacity(questions.len());
         for question in questions {
-            let answer = session.ask(&question.ask, &*self.outlet).map_err(AskRefused::Failed)?;
-            waiting.push((question.key, answer));
+            let (id, answer) = session.ask(&question.ask, &*self.outlet).map_err(AskRefused::Failed)?;
+            waiting.push((question.key, answer, OpenQuestion { session, outlet: &*self.outlet, id }));
         }
         let mut answers = Answers::new();
-        for (key, answer) in waiting {
+        for (key, answer, _open) in waiting {
             let answer = tokio::select! {
                 () = session.input_over.cancelled() => Err("the client has gone".to_owned()),
                 answer = answer => answer.unwrap_or_else(|_| Err("the session was closed".to_owned())),
@@ -63,6 +64,26 @@ impl SessionPeer {
             answers.insert(key, answer.map_err(AskRefused::Failed)?);
         }
         Ok(answers)
+    }
+}
+
+/// A question that nobody waits for any more when this is dropped. The client takes it off the screen then.
+struct OpenQuestion<'a> {
+    session: &'a Session,
+    outlet: &'a dyn Outlet,
+    id: u64,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if !self.session.withdraw(self.id) {
+            return;
+        }
+        let params = json!({ "requestId": self.id, "reason": "no longer needed" });
+        let message = Clean::guarded(rpc::notification("notifications/cancelled", &params));
+        // The stream of the call may have ended with its answer.
+        let outlet = if self.outlet.is_closed() { &*self.session.home } else { self.outlet };
+        outlet.notify(message);
     }
 }
 
@@ -92,6 +113,13 @@ impl Peer for SessionPeer {
         self.session.as_ref().map(|session| session.id.as_str())
     }
 
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        match &self.session {
+            Some(session) => Box::pin(session.input_over.cancelled()),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
     fn let_go(&self) {
         // Only a client that was given an id at the start of the stream can come back for the answer.
         if self.session.as_ref().is_some_and(|session| session.revision().primes_streams()) {
@@ -109,6 +137,8 @@ pub(crate) struct RoundPeer {
     /// From this round and all before it.
     answers: Answers,
     state: Option<String>,
+    /// Of the connection, where it is one that lasts.
+    session: Option<Arc<Session>>,
 }
 
 impl RoundPeer {
@@ -117,10 +147,11 @@ impl RoundPeer {
         meta: &RequestMeta,
         answers: Answers,
         state: Option<String>,
+        session: Option<Arc<Session>>,
     ) -> RoundPeer {
         let offers = meta.offers.unwrap_or_default();
         let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
-        RoundPeer { outlet, progress_token, log_level, offers, answers, state }
+        RoundPeer { outlet, progress_token, log_level, offers, answers, state, session }
     }
 
     pub(crate) fn answers(&self) -> &Answers {
@@ -180,5 +211,12 @@ impl Peer for RoundPeer {
 
     fn state(&self) -> Option<&str> {
         self.state.as_deref()
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        match &self.session {
+            Some(session) => Box::pin(session.input_over.cancelled()),
+            None => Box::pin(std::future::pending()),
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! What a client of the older revisions has between two messages.
 
+use crate::clean::Clean;
 use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, Client, LogLevel};
+use portcullis_core::{Ask, Client, Limit, LogLevel};
 use portcullis_wire::era::{self, Offers};
 use portcullis_wire::{Id, Revision, RpcError, rpc};
 use serde_json::Value;
@@ -142,6 +143,7 @@ impl Session {
     pub(crate) fn subscribe(&self, uri: String) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains(&uri) {
+            Limit::Subscriptions.hit();
             let reason =
                 format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
             return Err(RpcError::invalid_params(reason));
@@ -170,6 +172,7 @@ impl Session {
             return Err(RpcError::invalid_request("`id` is in use by a request that is still under way"));
         }
         if in_flight.len() >= max {
+            Limit::InFlight.hit();
             let reason = format!("{max} requests are under way already; wait for some to finish");
             return Err(RpcError::new(rpc::SERVER_ERROR, reason));
         }
@@ -190,19 +193,25 @@ impl Session {
         &self,
         ask: &Ask,
         outlet: &dyn Outlet,
-    ) -> Result<oneshot::Receiver<QuestionResult>, String> {
+    ) -> Result<(u64, oneshot::Receiver<QuestionResult>), String> {
         let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         {
             let mut questions = lock(&self.questions);
             questions.retain(|_, sender| !sender.is_closed());
             if questions.len() >= QUESTIONS_MAX {
+                Limit::Questions.hit();
                 return Err(format!("{QUESTIONS_MAX} questions to this client are open already"));
             }
             questions.insert(id, sender);
         }
-        outlet.deliver(rpc::request(id, era::ask_method(ask.kind), &ask.params));
-        Ok(receiver)
+        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &ask.params)));
+        Ok((id, receiver))
+    }
+
+    /// Takes a question back, and returns whether it was still open.
+    pub(crate) fn withdraw(&self, question: u64) -> bool {
+        lock(&self.questions).remove(&question).is_some()
     }
 
     /// Takes the client's answer to a question. An answer to no question is ignored.
@@ -309,7 +318,13 @@ impl Sessions {
     pub(crate) fn add(&self, session: &Arc<Session>) -> Result<(), RpcError> {
         let mut all = lock(&self.all);
         let own = all.values().filter(|other| other.client.name == session.client.name).count();
-        if own >= self.limits.sessions_per_client_max || all.len() >= self.limits.sessions_max {
+        let own_full = own >= self.limits.sessions_per_client_max;
+        if own_full || all.len() >= self.limits.sessions_max {
+            if own_full {
+                Limit::SessionsPerClient.hit()
+            } else {
+                Limit::Sessions.hit()
+            }
             let mine = all.values().filter(|s| s.client.name == session.client.name && s.is_idle());
             match mine.max_by_key(|s| s.idle_for()).map(|s| s.id.clone()) {
                 Some(id) => {
@@ -382,6 +397,7 @@ impl Sessions {
             .collect();
         for id in idle {
             tracing::debug!(target: "mcp", session = %&id[..6], "closing an idle session");
+            Limit::SessionIdle.hit();
             self.remove(&id);
         }
     }
@@ -414,4 +430,40 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
         RpcError::new(rpc::INTERNAL_ERROR, "the hub cannot make an id now; try again")
     })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::{AskKind, Scope};
+
+    fn client() -> Arc<Client> {
+        Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() })
+    }
+
+    #[test]
+    fn an_idle_session_ends_and_is_counted() {
+        let sessions = Sessions::new(HubLimits { session_idle: Duration::ZERO, ..HubLimits::default() });
+        let session = Session::streaming(client(), "http").unwrap();
+        sessions.add(&session).unwrap();
+        let before = Limit::SessionIdle.hits();
+        while session.idle_for().is_zero() {}
+        sessions.sweep();
+        assert!(session.closed.is_cancelled());
+        assert!(Limit::SessionIdle.hits() > before);
+    }
+
+    #[test]
+    fn a_client_is_asked_so_many_questions_at_once_and_no_more() {
+        let session = Session::streaming(client(), "http").unwrap();
+        let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
+        let stream = Stream::new(None);
+        let before = Limit::Questions.hits();
+        let mut waiting: Vec<_> = (0..QUESTIONS_MAX).map(|_| session.ask(&ask, &*stream).unwrap()).collect();
+        assert!(session.ask(&ask, &*stream).is_err());
+        assert!(Limit::Questions.hits() > before);
+        // Nobody waits for one of them any more.
+        waiting.pop();
+        assert!(session.ask(&ask, &*stream).is_ok());
+    }
 }

@@ -1,5 +1,6 @@
 //! One stream of events towards a client, which a client that lost it can take up again.
 
+use crate::clean::Clean;
 use bytes::Bytes;
 use futures::Stream as FutureStream;
 use portcullis_wire::sse;
@@ -20,18 +21,20 @@ const RETRY_MS: u64 = 500;
 /// Where messages for a client go.
 pub(crate) trait Outlet: Send + Sync {
     /// Sends something that may be lost when the client does not keep up.
-    fn notify(&self, message: Bytes);
+    fn notify(&self, message: Clean);
 
     /// Sends something that must arrive if the client is still there.
-    fn deliver(&self, message: Bytes);
+    fn deliver(&self, message: Clean);
 
     /// Ends the connection without ending the call; the client comes back for the answer.
     fn let_go(&self) {}
 
     fn is_closed(&self) -> bool;
 
-    /// Returns how many bytes the client has not read yet.
-    fn backlog(&self) -> usize;
+    /// Returns how many bytes the client has not read yet, where it can fall behind without being held up.
+    fn backlog(&self) -> usize {
+        0
+    }
 }
 
 #[derive(Debug)]
@@ -76,7 +79,8 @@ impl Stream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, data: Bytes, must_arrive: bool) {
+    fn push(&self, message: Clean, must_arrive: bool) {
+        let data = message.into_bytes();
         let mut state = self.state();
         if state.done {
             return;
@@ -253,11 +257,11 @@ impl Drop for Position {
 }
 
 impl Outlet for Stream {
-    fn notify(&self, message: Bytes) {
+    fn notify(&self, message: Clean) {
         self.push(message, false);
     }
 
-    fn deliver(&self, message: Bytes) {
+    fn deliver(&self, message: Clean) {
         self.push(message, true);
     }
 
@@ -293,7 +297,7 @@ mod tests {
     async fn a_reader_comes_back_for_what_it_missed() {
         let stream = Stream::new(Some("s1".to_owned()));
         for n in 1..=3 {
-            stream.deliver(format!("{n}").into());
+            stream.deliver(Clean::guarded(format!("{n}").into()));
         }
         stream.finish();
         assert_eq!(
@@ -306,9 +310,9 @@ mod tests {
     #[tokio::test]
     async fn a_slow_reader_loses_notifications_but_no_answers() {
         let stream = Stream::new(None);
-        stream.deliver("answer".into());
+        stream.deliver(Clean::words("answer"));
         for n in 0..10_000 {
-            stream.notify(format!("{n}").into());
+            stream.notify(Clean::guarded(format!("{n}").into()));
         }
         stream.finish();
         let read = text(&stream, 0).await;
@@ -324,7 +328,7 @@ mod tests {
         let mut reader = Box::pin(stream.clone().read(0, Prime::Yes, None));
         assert!(reader.next().await.unwrap().unwrap().starts_with(b"id: s1-0\nretry: "));
         assert!(reader.next().await.is_none(), "it was asked to leave before it came");
-        stream.deliver("late".into());
+        stream.deliver(Clean::words("late"));
         let mut reader = Box::pin(stream.clone().read(0, Prime::No, None));
         assert!(reader.next().await.is_some(), "a new reader is welcome");
         stream.let_go();

@@ -222,6 +222,8 @@ impl Peer for TaskPeer {
     fn session(&self) -> Option<&str> {
         self.first.session()
     }
+
+    // A task outlives the connection that began it, so nobody is ever gone.
 }
 
 /// Starts a call as a task and answers with the task.
@@ -244,6 +246,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
         let mut all = hub.tasks.all();
         let own = all.values().filter(|other| other.owner == task.owner).count();
         if all.len() >= TASKS_MAX || own >= TASKS_PER_CLIENT_MAX {
+            portcullis_core::Limit::Tasks.hit();
             return Err(RpcError::new(
                 SERVER_ERROR,
                 "too many tasks are remembered; try again in five minutes",

@@ -21,6 +21,12 @@ pub const PENDING_MAX: usize = 200;
 pub const PENDING_PER_CLIENT_MAX: usize = 50;
 /// How many that are over are kept, to be looked up.
 const OVER_MAX: usize = 500;
+/// How many refusals are remembered. A client that refuses all by itself does not make the file any longer.
+const REJECTED_MAX: usize = 200;
+/// How much of the arguments stays once a call is decided about.
+const ARGUMENTS_KEPT_BYTES_MAX: usize = 512;
+/// How far a clock may be set back before what was decided later than now stops to count.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(5);
 /// How much of the arguments is kept for a person to read.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 * 1024;
 /// After a no, the same call is refused without asking for this long. Then the person may have another mind.
@@ -40,6 +46,8 @@ pub enum ApprovalError {
     Expired(String),
     #[error("`{id}` is {state} already")]
     Decided { id: String, state: &'static str },
+    #[error("the approvals do not fit in their file any more; nothing was changed")]
+    TooLarge,
     #[error("`{0}` destroys something, so it can only be approved one call at a time")]
     SingleUse(String),
     #[error(
@@ -147,6 +155,9 @@ pub struct Approval {
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,
+    /// Whether a call has run on it. A yes for a session stays good for that session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
     pub call: Asked,
 }
 
@@ -163,18 +174,26 @@ impl Approval {
     }
 
     fn counts(&self, now: Timestamp) -> bool {
-        self.state != State::Used && now < self.expires
+        let since = self.decided.as_ref().map_or(self.asked, |decided| decided.at);
+        self.state != State::Used && now < self.expires && since.duration_since(now) < CLOCK_SLACK
     }
 
     fn destroys(&self) -> bool {
         self.call.effect == Effect::Destroy.as_str()
     }
 
+    fn is_for_session(&self) -> bool {
+        self.state == State::Approved
+            && self.decided.as_ref().is_some_and(|decided| decided.span == Some(Span::Session))
+    }
+
     /// Returns whether this speaks about a call.
     fn covers(&self, call: &Asked) -> bool {
-        let of_session = self.state == State::Approved
-            && self.decided.as_ref().is_some_and(|decided| decided.span == Some(Span::Session));
-        if of_session {
+        if self.is_for_session() {
+            // The session that asked may be gone: the call that was shown runs all the same, once, for the next one.
+            if !self.taken && self.call.digest == call.digest {
+                return true;
+            }
             // Of the arguments it says nothing; what the tool is and does, and for whom, must be as it was.
             let part = |call: &Asked| {
                 let Asked { client, origin, kind, target, effect, definition, session, .. } = call.clone();
@@ -224,19 +243,24 @@ impl Approvals {
     pub fn ask(&self, call: &Asked, lifetimes: Lifetimes) -> Result<Standing, ApprovalError> {
         // Most calls that come here a second time need no change.
         if let Some(standing) = self.standing(call)?
-            && !is_taken_by_use(&standing)
+            && !changes_by_use(&standing, call)
         {
             return Ok(standing);
         }
         let now = self.now();
         file::change(&self.live.file, now, |approvals| {
-            let found = approvals.iter_mut().find(|known| known.counts(now) && known.covers(call));
-            if let Some(known) = found {
-                let standing = stand(known.clone());
-                if is_taken_by_use(&standing) {
-                    known.state = State::Used;
+            if let Some(at) = choose(approvals, call, now) {
+                let known = &mut approvals[at];
+                match known.state {
+                    State::Approved if known.is_for_session() => known.taken = true,
+                    State::Approved => (known.state, known.taken) = (State::Used, true),
+                    State::Pending | State::Rejected | State::Used => {}
                 }
-                return Ok(standing);
+                // Whoever asks now is who waits for the answer.
+                if known.state != State::Rejected {
+                    known.call.session.clone_from(&call.session);
+                }
+                return Ok(stand(known.clone()));
             }
             let waits = |known: &&Approval| known.state == State::Pending && known.counts(now);
             let own = |known: &&Approval| waits(known) && known.call.client == call.client;
@@ -251,6 +275,7 @@ impl Approvals {
                 asked: now,
                 expires: after(now, lifetimes.pending),
                 decided: None,
+                taken: false,
                 call: call.clone(),
             };
             approvals.push(new.clone());
@@ -258,7 +283,24 @@ impl Approvals {
         })
     }
 
-    /// Decides about a question by its id, or by the beginning of it. A no may still become a yes.
+    /// Returns how a call stands, without asking or using anything.
+    pub fn peek(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
+        self.standing(call)
+    }
+
+    /// Takes an answer to a question that nobody has answered yet.
+    pub fn answer(
+        &self,
+        id: &str,
+        verdict: Verdict,
+        by: &str,
+        lifetimes: Lifetimes,
+    ) -> Result<Approval, ApprovalError> {
+        self.settle(id, verdict, by, lifetimes, |state, _| state == "pending")
+    }
+
+    /// Decides about a question by its id, or by the beginning of it. A no may still become a yes, and a yes that is
+    /// not used up may be taken back.
     pub fn decide(
         &self,
         id: &str,
@@ -266,15 +308,29 @@ impl Approvals {
         by: &str,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
+        self.settle(id, verdict, by, lifetimes, |state, verdict| match verdict {
+            Verdict::Approve(_) => matches!(state, "pending" | "rejected"),
+            Verdict::Reject { .. } => matches!(state, "pending" | "approved"),
+        })
+    }
+
+    fn settle(
+        &self,
+        id: &str,
+        verdict: Verdict,
+        by: &str,
+        lifetimes: Lifetimes,
+        may: fn(&str, &Verdict) -> bool,
+    ) -> Result<Approval, ApprovalError> {
         let now = self.now();
         file::change(&self.live.file, now, |approvals| {
             let at = find(approvals, id)?;
             let approval = &mut approvals[at];
             let id = || approval.id.clone();
-            match (approval.state_at(now), &verdict) {
-                ("pending", _) | ("rejected", Verdict::Approve(_)) => {}
-                ("expired", _) => return Err(ApprovalError::Expired(id())),
-                (state, _) => return Err(ApprovalError::Decided { id: id(), state }),
+            match approval.state_at(now) {
+                state if may(state, &verdict) => {}
+                "expired" => return Err(ApprovalError::Expired(id())),
+                state => return Err(ApprovalError::Decided { id: id(), state }),
             }
             let (state, span, reason, lasts) = match verdict {
                 Verdict::Approve(Span::Session) if approval.destroys() => {
@@ -318,15 +374,13 @@ impl Approvals {
 
     /// Returns the time by which questions and answers are measured.
     pub fn now(&self) -> Timestamp {
-        Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::UNIX_EPOCH)
+        // A time that cannot be told revives nothing.
+        Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX)
     }
 
     fn standing(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
         let now = self.now();
-        self.known(|approvals| {
-            let known = approvals.iter().find(|known| known.counts(now) && known.covers(call));
-            Ok(known.cloned().map(stand))
-        })
+        self.known(|approvals| Ok(choose(approvals, call, now).map(|at| stand(approvals[at].clone()))))
     }
 
     fn known<T>(
@@ -348,10 +402,25 @@ fn stand(approval: Approval) -> Standing {
     }
 }
 
-/// Whatever is not plainly for a session is for one call.
-fn is_taken_by_use(standing: &Standing) -> bool {
-    let Standing::Approved(approval) = standing else { return false };
-    !approval.decided.as_ref().is_some_and(|decided| decided.span == Some(Span::Session))
+/// Returns what counts for a call: a no to exactly this one, else a yes, else the question.
+fn choose(approvals: &[Approval], call: &Asked, now: Timestamp) -> Option<usize> {
+    let rank = |at: &usize| match approvals[*at].state {
+        State::Rejected => 0,
+        State::Approved | State::Used => 1,
+        State::Pending => 2,
+    };
+    let speaks = |at: &usize| approvals[*at].counts(now) && approvals[*at].covers(call);
+    (0..approvals.len()).filter(speaks).min_by_key(rank)
+}
+
+/// Returns whether something has to be written when the call comes: whatever is not plainly for its session is for one
+/// call, and a question is that of whoever asked last.
+fn changes_by_use(standing: &Standing, call: &Asked) -> bool {
+    match standing {
+        Standing::Rejected(_) => false,
+        Standing::Pending(approval) => approval.call.session != call.session,
+        Standing::Approved(approval) => !(approval.is_for_session() && approval.taken),
+    }
 }
 
 fn find(approvals: &[Approval], id: &str) -> Result<usize, ApprovalError> {

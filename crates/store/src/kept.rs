@@ -5,12 +5,16 @@
 
 use arc_swap::ArcSwap;
 use rustix::fs::OFlags;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+/// How long a lock is waited for: five seconds. Whoever holds one writes a small file and lets go.
+const LOCK_ATTEMPTS: u32 = 1_000;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Only the owner reads and writes.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
@@ -161,6 +165,7 @@ impl KeptFile {
         made.map_err(|e| FileError::new("make", &self.dir, e))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
     /// Waits until no other process changes the file, and keeps them waiting until the lock is dropped.
     pub(crate) fn lock(&self) -> Result<FileLock<'_>, FileError> {
         self.make_folder()?;
@@ -168,7 +173,18 @@ impl KeptFile {
         let path = self.path.with_extension("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(&path);
         let lock = lock.map_err(|e| FileError::new("open", &path, e))?;
-        lock.lock().map_err(|e| FileError::new("lock", &path, e))?;
+        for attempt in 0.. {
+            match lock.try_lock() {
+                Ok(()) => break,
+                // A process that was stopped in the middle must not stop all others.
+                Err(TryLockError::WouldBlock) if attempt < LOCK_ATTEMPTS => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
+                    return Err(FileError::new("lock", &path, held));
+                }
+                Err(TryLockError::Error(error)) => return Err(FileError::new("lock", &path, error)),
+            }
+        }
         Ok(FileLock { file: self, _lock: lock })
     }
 }

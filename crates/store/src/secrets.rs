@@ -12,7 +12,7 @@ mod key;
 mod keyring;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
-pub use key::{KeySource, Lock};
+pub use key::{KeyKind, KeySource, Lock, WantedKey};
 
 use crate::kept::{Closed, FileError, KeptFile, Stamp};
 use arc_swap::ArcSwap;

@@ -1,10 +1,12 @@
 //! A hub in a box: the real server and the real gate, in this process, around whatever a test registers.
 
 use anyhow::Context;
-use portcullis_core::{Client, Registry, Scope, SystemClock};
-use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings};
+use portcullis_core::{Client, Limits, Registry, Scope, SystemClock};
+use portcullis_guard::{
+    ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings, ServerNumbers,
+};
 use portcullis_server::http::Allowed;
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, SessionCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -31,8 +33,13 @@ impl Ops for BoxedOps {
         vec![Readiness { component: "audit", state: self.0.audit.health() }]
     }
 
-    fn metrics(&self, _: &SessionCounts) -> String {
-        self.0.metrics.encode()
+    fn metrics(&self, counts: &ServerCounts) -> String {
+        self.0.metrics.set_server(ServerNumbers {
+            connections: counts.connections,
+            token_failures: counts.token_failures,
+            sources_locked: counts.sources_locked,
+        });
+        self.0.metrics.encode_without(&self.0.redactor)
     }
 }
 
@@ -83,6 +90,7 @@ impl BoxedHub {
             audit: AuditSettings::in_folder(home.path()),
             approvals_dir: home.path().to_owned(),
             approval_times: rules.approval_times,
+            ceiling: Limits::CEILING,
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
         let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });
@@ -94,6 +102,7 @@ impl BoxedHub {
             clock,
             face: ServerFace { instructions: None, tasks },
             limits: HubLimits::default(),
+            scrub: Arc::new(handles.redactor.clone()),
         };
         let hub = Hub::new(parts)?;
         Ok(BoxedHub { hub, handles, client, home })

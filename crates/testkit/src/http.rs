@@ -3,9 +3,9 @@
 
 use crate::wait::within;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A request, as it will be written.
 #[derive(Debug, Clone)]
@@ -123,6 +123,16 @@ impl Connection {
     pub async fn open(address: SocketAddr) -> Connection {
         #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
         let stream = within("connecting", TcpStream::connect(address)).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Connection { address, stream, buffer: Vec::new() }
+    }
+
+    /// Connects from an address of this machine's choice.
+    pub async fn open_from(source: IpAddr, address: SocketAddr) -> Connection {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
+        let stream = within("connecting", socket.connect(address)).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Connection { address, stream, buffer: Vec::new() }
     }

@@ -1,10 +1,12 @@
 //! What tests need and the shipped program does not.
 
+pub mod abuse;
 pub mod boxed;
 pub mod conformance;
 pub mod http;
 pub mod mcp_client;
 pub mod process;
+pub mod torture;
 pub mod transcript;
 pub mod wait;
 

@@ -78,22 +78,6 @@ impl Revision {
     pub fn primes_streams(self) -> bool {
         self == Revision::V2025_11_25
     }
-
-    /// Returns whether the era has this method. Names that neither era knows are left to the dispatcher.
-    pub fn has_method(self, method: &str) -> bool {
-        let only_with_sessions = matches!(
-            method,
-            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-        );
-        let only_per_request = matches!(
-            method,
-            "server/discover" | "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel"
-        );
-        match self.era() {
-            Era::Sessions => !only_per_request,
-            Era::PerRequest => !only_with_sessions,
-        }
-    }
 }
 
 /// What a client offers to be asked, and to understand.

@@ -8,6 +8,7 @@ pub mod era;
 pub mod frame;
 pub mod header;
 pub mod message;
+mod method;
 pub mod params;
 pub mod render;
 pub mod rpc;
@@ -15,4 +16,5 @@ pub mod sse;
 
 pub use era::{Era, Revision};
 pub use message::{Batch, Id, Incoming, Message, Notification, Request, Response};
+pub use method::Method;
 pub use rpc::RpcError;

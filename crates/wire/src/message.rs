@@ -150,6 +150,7 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
         return Err(refuse(RpcError::invalid_request("an empty batch")));
     }
     if items.len() > BATCH_MAX {
+        portcullis_core::Limit::BatchMessages.hit();
         let count = items.len();
         let reason = format!("{count} messages in one batch, at most {BATCH_MAX} are allowed");
         return Err(refuse(RpcError::invalid_request(&reason)));

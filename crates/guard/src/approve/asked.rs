@@ -1,18 +1,25 @@
 //! What a person is asked about: which call it is, exactly, and how it is shown.
 
-use crate::audit::visible;
 use crate::redact::Redactor;
-use portcullis_core::{Call, Reach, ToolError};
+use portcullis_core::json::visible;
+use portcullis_core::{Call, Reach, Target, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, Asked};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
+
+/// How much of a long text is shown: its beginning and its end.
+const TEXT_BEGIN_CHARS: usize = 1_500;
+const TEXT_END_CHARS: usize = 300;
 
 /// Returns what is to be decided about a call.
 pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Asked, ToolError> {
-    let definition = call.tool().map_or([0; 32], |tool| tool.digest());
+    // What is no tool has no definition but its name.
+    let named = || Sha256::digest(format!("{} {}", call.target.kind(), call.target.name())).into();
+    let definition: [u8; 32] = call.tool().map_or_else(named, |tool| tool.digest());
     let (client, origin) = (&call.caller.client.name, call.caller.origin.as_str());
     let mut hash = Sha256::new();
     for part in [client, origin, call.target.kind(), call.target.name()] {
@@ -20,8 +27,14 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
     }
     hash.update(definition);
     // Was parsed before, by the layer that validates.
-    add_value(&mut hash, call.arguments.raw()).map_err(ToolError::internal)?;
-    let (arguments, more) = shown(call, redactor);
+    match &call.target {
+        Target::Completion(_) => {
+            add_members(&mut hash, call.arguments.raw(), &["ref", "argument", "context"])
+        }
+        _ => add_value(&mut hash, call.arguments.raw()),
+    }
+    .map_err(ToolError::internal)?;
+    let (arguments, more) = shown(call, redactor).map_err(ToolError::internal)?;
     Ok(Asked {
         digest: hex(&hash.finalize()),
         client: client.clone(),
@@ -69,23 +82,113 @@ fn add_value(hash: &mut Sha256, raw: &RawValue) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// Returns the arguments as a person can trust them, and how many characters of them are left out: without secrets,
-/// and with everything visible that could mislead.
-fn shown(call: &Call, redactor: &Redactor) -> (String, usize) {
-    let raw = call.arguments.raw().get();
-    let text = if raw.contains("\\u") {
-        // Any character can be written as an escape, and so can those of a secret.
-        match call.arguments.value() {
-            Ok(value) => Cow::Owned(value.to_string()),
-            Err(_) => return ("[withheld: not readable]".to_owned(), 0),
+/// Adds these members of an object. The others are about the message, not about what is asked.
+fn add_members(hash: &mut Sha256, raw: &RawValue, keys: &[&str]) -> serde_json::Result<()> {
+    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(raw.get())?;
+    for key in keys {
+        if let Some(value) = members.get(*key) {
+            add(hash, b'k', key);
+            add_value(hash, value)?;
         }
-    } else {
-        Cow::Borrowed(raw)
-    };
-    // First scrubbed, then cut: half a secret is not recognised.
-    let text = visible(&redactor.scrub(&text));
+    }
+    Ok(())
+}
+
+/// Returns the arguments as a person can trust them, and how many characters of them are left out: without secrets, with
+/// everything visible that could mislead, and so that no padding pushes the rest out of sight.
+fn shown(call: &Call, redactor: &Redactor) -> serde_json::Result<(String, usize)> {
+    let (mut text, mut left_out) = (String::new(), 0);
+    write_value(&mut text, &mut left_out, call.arguments.raw(), redactor)?;
+    // Once more as a whole: a secret may be spread over several values. First scrubbed, then cut.
+    let text = redactor.scrub(&text);
     let kept = text.floor_char_boundary(ARGUMENTS_BYTES_MAX);
-    (text[..kept].to_owned(), text[kept..].chars().count())
+    Ok((text[..kept].to_owned(), left_out + text[kept..].chars().count()))
+}
+
+/// Writes a value without spaces, its numbers as they came, and only beginning and end of a long text.
+fn write_value(
+    into: &mut String,
+    left_out: &mut usize,
+    raw: &RawValue,
+    redactor: &Redactor,
+) -> serde_json::Result<()> {
+    let text = raw.get().trim();
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            // In the order in which they came: a person looks for what stands first.
+            let members: Members<'_> = serde_json::from_str(text)?;
+            into.push('{');
+            for (at, (key, value)) in members.0.into_iter().enumerate() {
+                if at > 0 {
+                    into.push(',');
+                }
+                write_text(into, left_out, &key, redactor);
+                into.push(':');
+                write_value(into, left_out, value, redactor)?;
+            }
+            into.push('}');
+        }
+        Some(b'[') => {
+            into.push('[');
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            for (at, item) in items.into_iter().enumerate() {
+                if at > 0 {
+                    into.push(',');
+                }
+                write_value(into, left_out, item, redactor)?;
+            }
+            into.push(']');
+        }
+        Some(b'"') => write_text(into, left_out, &serde_json::from_str::<String>(text)?, redactor),
+        _ => into.push_str(text),
+    }
+    Ok(())
+}
+
+fn write_text(into: &mut String, left_out: &mut usize, text: &str, redactor: &Redactor) {
+    let text = redactor.scrub(text);
+    let chars = text.chars().count();
+    let quoted = |part: &str| {
+        let json = serde_json::Value::from(part).to_string();
+        visible(&json[1..json.len() - 1])
+    };
+    into.push('"');
+    if chars <= TEXT_BEGIN_CHARS + TEXT_END_CHARS {
+        into.push_str(&quoted(&text));
+    } else {
+        let cut = |at: usize| text.char_indices().nth(at).map_or(text.len(), |(offset, _)| offset);
+        let between = chars - TEXT_BEGIN_CHARS - TEXT_END_CHARS;
+        *left_out += between;
+        into.push_str(&quoted(&text[..cut(TEXT_BEGIN_CHARS)]));
+        into.push_str(&format!("[… {between} characters …]"));
+        into.push_str(&quoted(&text[cut(chars - TEXT_END_CHARS)..]));
+    }
+    into.push('"');
+}
+
+/// The members of an object in their order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -126,16 +229,32 @@ mod tests {
 
     #[test]
     fn what_is_shown_hides_nothing_and_has_a_bound() {
-        let redactor =
-            Redactor::new(&[("KEY".to_owned(), portcullis_core::Secret::new("hunter2hunter2".to_owned()))])
-                .unwrap();
-        let shown_of = |arguments: &str| shown(&call(&format!("stub_send {arguments}")), &redactor);
-        assert_eq!(shown_of("{\"to\":\"a\u{202e}b\u{200b}\"}").0, "{\"to\":\"a\\u{202e}b\\u{200b}\"}");
-        assert_eq!(shown_of(r#"{"to":"a\u202eb"}"#).0, "{\"to\":\"a\\u{202e}b\"}");
-        assert_eq!(shown_of(r#"{"to":"hunter2hunter2"}"#).0, r#"{"to":"[REDACTED:KEY]"}"#);
-        // A secret on the edge of what is shown is not shown in half.
-        let long = format!("{{\"to\":\"{}hunter2hunter2\"}}", "ä".repeat(ARGUMENTS_BYTES_MAX / 2 - 8));
+        let secret = portcullis_core::Secret::new("hunter2hunter2".to_owned());
+        let redactor = Redactor::new(&[("KEY".to_owned(), secret)]).unwrap();
+        let shown_of = |arguments: &str| shown(&call(&format!("stub_send {arguments}")), &redactor).unwrap();
+        for (arguments, expected) in [
+            ("{\"to\":\"a\u{202e}b\u{200b}\"}", "{\"to\":\"a\\u{202e}b\\u{200b}\"}"),
+            (r#"{"to":"a\u202eb"}"#, "{\"to\":\"a\\u{202e}b\"}"),
+            (r#"{"to":"hunter2hunter2"}"#, r#"{"to":"[REDACTED:KEY]"}"#),
+            (r#"{"hunter2\u0068unter2":1}"#, r#"{"[REDACTED:KEY]":1}"#),
+            // Numbers as whoever runs the call reads them, and no room for padding.
+            (
+                "{ \"n\" : 1.00000000000000000001 , \"x\" : [ ] , \"y\" : { } }",
+                r#"{"n":1.00000000000000000001,"x":[],"y":{}}"#,
+            ),
+            ("{}", "{}"),
+        ] {
+            assert_eq!(shown_of(arguments), (expected.to_owned(), 0), "{arguments}");
+        }
+        let padded = format!("{{\"path\":\"a\",{}\"content\":\"rm -rf\"}}", " ".repeat(20_000));
+        assert_eq!(shown_of(&padded).0, r#"{"path":"a","content":"rm -rf"}"#);
+        let long = format!("{{\"a\":\"{}\",\"last\":\"seen\"}}", "x".repeat(20_000));
         let (text, more) = shown_of(&long);
-        assert!(text.len() <= ARGUMENTS_BYTES_MAX && more > 0 && !text.contains("hunt"), "{more}");
+        assert!(text.ends_with(r#"","last":"seen"}"#) && more == 20_000 - 1_800, "{more} {text}");
+        // A secret on the edge of what is shown is not shown in half.
+        let edge =
+            format!("{{\"to\":\"{}hunter2hunter2{}\"}}", "ä".repeat(TEXT_BEGIN_CHARS - 5), "ö".repeat(5_000));
+        let (text, more) = shown_of(&edge);
+        assert!(text.len() <= ARGUMENTS_BYTES_MAX && more > 0 && !text.contains("hunt"), "{text}");
     }
 }

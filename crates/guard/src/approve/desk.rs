@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// How long questions and answers last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,7 @@ struct Inner {
     store: Approvals,
     times: ArcSwap<ApprovalTimes>,
     changed: watch::Sender<()>,
+    closed: CancellationToken,
     /// For which questions a form is open at some client. Nobody is asked the same twice at once.
     forms: Mutex<HashSet<String>>,
 }
@@ -53,6 +55,7 @@ impl ApprovalDesk {
             store: Approvals::open(dir, clock),
             times: ArcSwap::from_pointee(times),
             changed: watch::Sender::new(()),
+            closed: CancellationToken::new(),
             forms: Mutex::default(),
         };
         ApprovalDesk { inner: Arc::new(inner) }
@@ -70,6 +73,24 @@ impl ApprovalDesk {
         let decided = blocking(move || desk.inner.store.decide(&id, verdict, &by, lifetimes)).await;
         self.look_again();
         decided
+    }
+
+    /// Takes an answer to a question that nobody has answered yet, and wakes who waits for it.
+    pub async fn answer(&self, id: &str, verdict: Verdict, by: &str) -> Result<Approval, ApprovalError> {
+        let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
+        let lifetimes = self.times().lifetimes;
+        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, lifetimes)).await;
+        self.look_again();
+        answered
+    }
+
+    /// Ends the wait of every call: they are told to come back.
+    pub fn close(&self) {
+        self.inner.closed.cancel();
+    }
+
+    pub(super) async fn closed(&self) {
+        self.inner.closed.cancelled().await;
     }
 
     /// Returns what changes whenever a question is put or answered.
@@ -97,27 +118,27 @@ impl ApprovalDesk {
         if let Ok(Standing::Pending(_)) = &standing {
             self.look_again();
         }
-        standing.map_err(|error| match error {
-            ApprovalError::Full => ToolError::new(ErrorKind::NeedsApproval, error.to_string())
-                .hint("`portcullis approvals list` shows what waits; make this call again afterwards"),
-            other => ToolError::unavailable("approvals cannot be kept, so nothing that needs one is done")
-                .hint("an administrator finds the reason at `/readyz`, and with `portcullis doctor`")
-                .caused_by(other),
-        })
+        standing.map_err(refused)
     }
 
-    /// Returns whether nobody has answered yet, as far as can be known.
-    pub(super) fn is_pending(&self, id: &str) -> bool {
-        let approval = self.inner.store.get(id);
-        approval.is_ok_and(|approval| {
-            approval.state == State::Pending && self.inner.store.now() < approval.expires
-        })
+    /// Returns how a call stands, without asking anybody.
+    pub(super) async fn peek(&self, call: Arc<Asked>) -> Result<Option<Standing>, ToolError> {
+        let desk = self.clone();
+        blocking(move || desk.inner.store.peek(&call)).await.map_err(refused)
     }
 
     /// Returns when a question has been answered.
     pub(super) async fn decided(&self, id: &str) {
         let mut changed = self.changed();
-        while self.is_pending(id) {
+        loop {
+            let (desk, id) = (self.clone(), id.to_owned());
+            let pending = blocking(move || {
+                let approval = desk.inner.store.get(&id)?;
+                Ok(approval.state == State::Pending && desk.inner.store.now() < approval.expires)
+            });
+            if !pending.await.unwrap_or(false) {
+                return;
+            }
             tokio::select! {
                 _ = changed.changed() => {}
                 () = tokio::time::sleep(super::LOOK_EVERY) => {}
@@ -145,6 +166,16 @@ pub(super) struct OpenForm {
 impl Drop for OpenForm {
     fn drop(&mut self) {
         self.desk.forms().remove(&self.id);
+    }
+}
+
+fn refused(error: ApprovalError) -> ToolError {
+    match error {
+        ApprovalError::Full => ToolError::new(ErrorKind::NeedsApproval, error.to_string())
+            .hint("`portcullis approvals list` shows what waits; make this call again afterwards"),
+        other => ToolError::unavailable("approvals cannot be kept, so nothing that needs one is done")
+            .hint("an administrator finds the reason at `/readyz`, and with `portcullis doctor`")
+            .caused_by(other),
     }
 }
 

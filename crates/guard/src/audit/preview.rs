@@ -1,7 +1,8 @@
 //! What a record shows of the arguments: enough to recognise the call, and nothing that must not leave.
 
 use crate::redact::Redactor;
-use portcullis_core::{Arguments, json};
+use portcullis_core::Arguments;
+use portcullis_core::json::visible;
 
 /// How much is shown.
 pub(crate) const PREVIEW_CHARS_MAX: usize = 200;
@@ -30,20 +31,4 @@ fn shortened(text: &str) -> String {
         None => visible(text),
         Some((end, _)) => visible(&text[..end]) + "…",
     }
-}
-
-/// Returns the text with control and invisible characters as their escapes.
-pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        // Nearly all arguments are plain ASCII, and this is on the way of every call.
-        if c.is_ascii_graphic() || c == ' ' {
-            shown.push(c);
-        } else if c.is_control() || json::is_invisible(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }

@@ -12,6 +12,10 @@ const LOOKED_AT: usize = 16;
 const NUMBERS_MIN: usize = 8;
 /// Hexadecimal digits stand for a value that is itself encoded; a plain one is looked for as it is.
 const HEX_DIGITS_MIN: usize = 20;
+/// A value of nine bytes. It may stand in a path, whose slashes are digits of base 64.
+const BASE32_DIGITS_MIN: usize = 15;
+/// The longest [`Code::group`]; all others divide it.
+const GROUP_CHARS_MAX: usize = 8;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Code {
@@ -106,17 +110,29 @@ const fn digits(ranges: &[(u8, u8, u8)]) -> [u8; 256] {
 
 /// Hands out everything that the run may stand for.
 pub(super) fn decoded<E>(text: &[u8], start: usize, end: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
-    if let Some(view) = joined(text, start, end) {
-        // What was wrapped is masked as a whole.
-        return decoded(&view.bytes, 0, view.bytes.len(), &mut |inner: View| {
-            let mut whole = View::default();
-            whole.part(start, end - start, inner.bytes.len().max(1));
-            whole.bytes = inner.bytes;
-            emit(whole.into_whole())
-        });
+    let Some(view) = joined(text, start, end) else { return in_pieces(&text[start..end], start, emit) };
+    // What was wrapped is masked as a whole.
+    in_pieces(&view.bytes, 0, &mut |inner: View| {
+        let mut whole = View::default();
+        whole.part(start, end - start, inner.bytes.len().max(1));
+        whole.bytes = inner.bytes;
+        emit(whole.into_whole())
+    })?;
+    // Lines that are not one text: out of step with those before it, a line was decoded to nothing.
+    let (mut at, mut before) = (start, 0);
+    for line in text[start..end].split(u8::is_ascii_whitespace) {
+        if before % GROUP_CHARS_MAX != 0 {
+            in_pieces(line, at, emit)?;
+        }
+        at += line.len() + 1;
+        before += line.len();
     }
+    Ok(())
+}
+
+fn in_pieces<E>(text: &[u8], start: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     let mut at = start;
-    for piece in text[start..end].split(|byte| !is_base64(*byte)) {
+    for piece in text.split(|byte| !is_base64(*byte)) {
         pieces(piece, at, emit)?;
         at += piece.len() + 1;
     }
@@ -143,19 +159,23 @@ fn pieces<E>(piece: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
         return Ok(());
     }
     in_code(Code::Base64, piece, at, emit)?;
-    if piece.iter().all(|byte| BASE32_DIGITS[*byte as usize] != NO_DIGIT) {
-        in_code(Code::Base32, piece, at, emit)?;
-    }
+    in_digits(Code::Base32, BASE32_DIGITS_MIN, piece, at, emit)?;
+    in_digits(Code::Hex, HEX_DIGITS_MIN, piece, at, emit)
+}
+
+/// Decodes every part of the run that has only digits of the code, and enough of them.
+fn in_digits<E>(code: Code, least: usize, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+    let is_digit = |byte: &&u8| code.digits()[**byte as usize] != NO_DIGIT;
     // Enough digits cannot all stand between two of the places that are looked at.
     let mut looked = 0;
-    for place in (HEX_DIGITS_MIN - 1..piece.len()).step_by(HEX_DIGITS_MIN) {
-        if place < looked || !piece[place].is_ascii_hexdigit() {
+    for place in (least - 1..run.len()).step_by(least) {
+        if place < looked || !is_digit(&&run[place]) {
             continue;
         }
-        let before = piece[..place].iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        looked = place + piece[place..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        if looked - (place - before) >= HEX_DIGITS_MIN {
-            in_code(Code::Hex, &piece[place - before..looked], at + place - before, emit)?;
+        let before = run[..place].iter().rev().take_while(is_digit).count();
+        looked = place + run[place..].iter().take_while(is_digit).count();
+        if looked - (place - before) >= least {
+            in_code(code, &run[place - before..looked], at + place - before, emit)?;
         }
     }
     Ok(())

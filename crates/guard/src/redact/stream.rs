@@ -28,7 +28,7 @@ impl Scrubber {
 
     /// Takes the next piece, cut anywhere, and returns what may leave by now.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
-        let kept = self.redactor.masks.load().value_bytes_max * ENCODED_TIMES;
+        let kept = self.redactor.known.masks.load().value_bytes_max * ENCODED_TIMES;
         let kept = kept.max(HELD_BYTES_MIN);
         let mut out = Vec::new();
         for piece in piece.chunks(GATHERED_BYTES) {
@@ -52,7 +52,7 @@ impl Scrubber {
     /// Lets go of what is held up to `limit`, or to where something begins that is not complete.
     fn release(&mut self, mut limit: usize, out: &mut Vec<u8>) {
         let last = limit == self.held.len();
-        let masks = self.redactor.masks.load();
+        let masks = self.redactor.known.masks.load();
         let regions = self.redactor.scan(&masks).regions(&self.held);
         let Ok(regions) = regions else { return self.stop(out) };
         let mut copied = 0;

@@ -7,7 +7,7 @@ use crate::home::{Home, make_private};
 use crate::{BadUsage, compose, print};
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
-use portcullis_core::{Effect, SystemClock};
+use portcullis_core::{Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, SystemClock};
 use portcullis_store::approvals::{Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Verdict};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Desk {
         let heading = ["ID", "STATE", "CLIENT", "CALL", "EFFECT", "ASKED", "ARGUMENTS"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         for approval in &list {
-            let Asked { client, target, effect, arguments, .. } = &approval.call;
+            let Asked { client, kind, target, effect, arguments, .. } = &approval.call;
             let mut preview: String = arguments.chars().take(LIST_CHARS_MAX).collect();
             if preview.len() < arguments.len() || approval.call.more > 0 {
                 preview.push('…');
@@ -74,7 +74,7 @@ impl Desk {
                 approval.id.clone(),
                 approval.state_at(now).to_owned(),
                 client.clone(),
-                target.clone(),
+                if kind == "tool" { target.clone() } else { format!("{kind} {target}") },
                 effect.clone(),
                 ago(approval.asked, now),
                 preview,
@@ -102,9 +102,12 @@ impl Desk {
         let approval = self.approvals.get(&args.id).map_err(explained)?;
         let span = if args.session { Span::Session } else { Span::Once };
         // The rule first: if it cannot be written nothing was decided.
-        let rule_file = if args.always { Some(self.write_rule(&approval)?) } else { None };
+        let rule_file = if args.always { self.write_rule(&approval)? } else { None };
         let decided = self.approvals.decide(&approval.id, Verdict::Approve(span), &by(), self.lifetimes);
-        let approval = decided.map_err(explained)?;
+        let approval = decided.map_err(|error| match &rule_file {
+            Some(file) => anyhow!("{error}; but the rule is written, in {file}"),
+            None => explained(error),
+        })?;
         if self.as_json {
             let mut value = shown(&approval, self.approvals.now());
             value["rule_written_to"] = json!(rule_file);
@@ -114,6 +117,7 @@ impl Desk {
         let Asked { client, kind, target, session, .. } = &approval.call;
         let how = match (&rule_file, span) {
             (Some(file), _) => format!("from now on; the rule is in {file}"),
+            (None, _) if args.always => "from now on; a rule says so already".to_owned(),
             (None, Span::Once) => format!("once, until {:.0}", approval.expires),
             (None, Span::Session) if session.is_some() => "until its session ends".to_owned(),
             (None, Span::Session) => format!("until {:.0}, because it has no session", approval.expires),
@@ -122,36 +126,68 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn write_rule(&self, approval: &Approval) -> Result<String> {
-        let Asked { client, target, effect, rule, .. } = &approval.call;
+    /// Writes a rule, unless there is one. Returns the file.
+    fn write_rule(&self, approval: &Approval) -> Result<Option<String>> {
+        let Asked { client, origin, kind, target, effect, reach, .. } = &approval.call;
         let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
         if effect == Effect::Destroy {
             let reason = ApprovalError::SingleUse(approval.id.clone());
             return Err(BadUsage(format!("{reason}; leave `--always` out, or write a rule by hand")).into());
         }
-        if !matches!(approval.state_at(self.approvals.now()), "pending" | "rejected") {
-            let state = approval.state_at(self.approvals.now());
+        if kind == "completion" {
+            let reason = "a completion is decided about with what it completes; leave `--always` out";
+            return Err(BadUsage(reason.to_owned()).into());
+        }
+        let state = approval.state_at(self.approvals.now());
+        if !matches!(state, "pending" | "rejected") {
             return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
         }
+        let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
+        let origin = origin.context("the origin of the call is not known any more")?;
+        let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
+        let before = match self.decide_today(client, origin, target, effect, reach) {
+            Decision::Allow { .. } => return Ok(None),
+            // The rules changed since the call was asked about, and a person meant them to.
+            Decision::Deny { rule } => {
+                return Err(anyhow!(
+                    "`{rule}` denies this by now; nothing was approved, and no rule was written"
+                ));
+            }
+            // A later rule would never be reached.
+            Decision::Ask { rule } => rule
+                .strip_prefix("policy[")
+                .and_then(|rest| rest.strip_suffix(']'))
+                .and_then(|number| number.parse().ok()),
+        };
+        let day = self.approvals.now().strftime("%F").to_string();
         let new = AllowRule {
             client: client.clone(),
             name: target.clone(),
+            origin,
             effect,
-            comment: format!(
-                "Approved for good on {}, as {}.",
-                self.approvals.now().strftime("%F"),
-                approval.id
-            ),
+            reach,
+            comment: format!("Approved for good on {day}, as {}.", approval.id),
         };
-        // A later rule would never be reached.
-        let asked_by = rule.strip_prefix("policy[").and_then(|rest| rest.strip_suffix(']'));
-        let before =
-            asked_by.and_then(|number| number.parse().ok()).filter(|at| *at < self.config.policy.len());
         let path = add_rule(self.home.path(), &environment, &new, before).map_err(|error| match error {
             AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
             other => anyhow::Error::from(other),
         });
-        Ok(path.context("the rule was not written, and nothing was approved")?.display().to_string())
+        let path = path.context("the rule was not written, and nothing was approved")?;
+        Ok(Some(path.display().to_string()))
+    }
+
+    /// Decides about such a call by the rules as they are now. What the client's scope leaves out it could not have asked.
+    fn decide_today(
+        &self,
+        client: &str,
+        origin: Origin,
+        name: &str,
+        effect: Effect,
+        reach: Reach,
+    ) -> Decision {
+        let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything() });
+        let listing = Listing { kind: "tool", name, effect, reach };
+        compose::policy(&self.config).decide(&Caller { client, origin }, &listing, self.approvals.now())
     }
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {
@@ -188,7 +224,7 @@ fn told(approval: &Approval, now: Timestamp) -> String {
     if let Some(decided) = &approval.decided {
         let span = decided.span.map_or_else(String::new, |span| format!(", {}", span.as_str()));
         let reason = decided.reason.as_ref().map_or_else(String::new, |reason| {
-            format!(", because: {}", portcullis_core::json::printable(reason))
+            format!(", because: {}", portcullis_core::json::visible(reason))
         });
         text.push_str(&format!("decided    {:.0} by {}{span}{reason}\n", decided.at, decided.by));
     }

@@ -12,7 +12,6 @@ use portcullis_guard::audit::{self, Fault, VerifyError};
 use portcullis_store::clients::parse_duration;
 use serde::Deserialize;
 use serde_json::json;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
@@ -169,14 +168,14 @@ impl Table {
     /// Prints one line of the log. Breaks when nobody reads any more.
     fn row(&mut self, line: &[u8]) -> ControlFlow<()> {
         if self.as_json {
-            return write(&String::from_utf8_lossy(line));
+            return print::json_row(&String::from_utf8_lossy(line));
         }
         if !std::mem::replace(&mut self.begun, true) {
             set(["TIME", "SEQ", "PHASE", "CLIENT", "ORIGIN", "TOOL", "WHAT"].map(str::to_owned))?;
         }
         let Some(entry) = Entry::read(line) else {
             let text = String::from_utf8_lossy(line);
-            return write(&format!("not a record: {}", portcullis_core::json::printable(&text)));
+            return print::row(&format!("not a record: {}", portcullis_core::json::printable(&text)));
         };
         let (seq, details) = (entry.seq.to_string(), entry.details());
         set([entry.time, seq, entry.phase, entry.client, entry.origin, entry.target, details])
@@ -184,19 +183,10 @@ impl Table {
 }
 
 fn set([time, seq, phase, client, origin, target, details]: [String; 7]) -> ControlFlow<()> {
-    let shown = |cell: String| audit::visible(&cell);
+    let shown = |cell: String| portcullis_core::json::visible(&cell);
     let [time, client, origin, target, details] = [time, client, origin, target, details].map(shown);
     let row = format!("{time:<24}  {seq:>8}  {phase:<5}  {client:<12}  {origin:<8}  {target:<24}  {details}");
-    write(row.trim_end())
-}
-
-fn write(line: &str) -> ControlFlow<()> {
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.write_all(b"\n"));
-    match written {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
-    }
+    print::row(row.trim_end())
 }
 
 /// Which records are searched for. What is `None` takes all.

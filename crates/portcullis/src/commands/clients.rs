@@ -58,15 +58,12 @@ fn add(
     let (info, token) = directory.add(new).map_err(explained)?;
     let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
     if as_json {
-        let mut value = shown(&info);
-        value["token"] = token.expose().as_str().into();
-        print::json(&value);
+        print::json_showing(&shown(&info), Some(token.expose()));
     } else {
-        print::out(format!(
-            "Client `{}` may call {url} with this token. It is shown only now:\n\n  {}\n\n",
-            info.name,
-            token.expose()
-        ));
+        let (name, token) = (&info.name, token.expose());
+        let text =
+            format!("Client `{name}` may call {url} with this token. It is shown only now:\n\n  {token}\n\n");
+        print::out_showing(text, token);
         if args.install.is_empty() {
             let names = ClientApp::ALL.map(ClientApp::as_str).join("|");
             print::line(format!("An application's own configuration: clients add NAME --install {names}"));
@@ -100,7 +97,7 @@ fn install_all(
             print::note(format!("{}: nothing to change", plan.path.display()));
             continue;
         }
-        print::note(plan.diff());
+        print::note_showing(plan.diff(), token.expose());
         // Without anyone to ask, the command itself is the answer: it names the application.
         if !yes && print::confirm("Make this change?") == Some(false) {
             print::note("Left as it is.");

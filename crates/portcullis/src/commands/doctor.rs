@@ -3,8 +3,8 @@
 use super::{block_on, environment, link::Link};
 use crate::config::Config;
 use crate::home::Home;
-use crate::print;
 use crate::secrets::{self, Asking};
+use crate::{print, voice};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_egress::PlainHttp;
@@ -71,6 +71,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let config = match Config::load(home.path(), &environment) {
         Ok(loaded) => {
+            voice::works_on(home, &loaded.config);
             let place = loaded.path.map_or("defaults".to_owned(), |path| path.display().to_string());
             findings.push(Finding { what: "config", state: State::Good(place) });
             let warnings = loaded.warnings.into_iter();

@@ -143,15 +143,16 @@ struct Greeting<'a> {
 impl Greeting<'_> {
     fn print(&self, config: &Config, json: bool) {
         if json {
-            print::json(&serde_json::json!({
+            let greeting = serde_json::json!({
                 "url": self.url,
                 "home": self.home.path(),
                 "config": self.config_path,
-                "token": self.token.as_ref().map(Secret::expose),
-            }));
+            });
+            print::json_showing(&greeting, self.token.as_ref().map(|token| token.expose().as_str()));
             return;
         }
-        print::out(self.text(config));
+        let token = self.token.as_ref().map_or("", |token| token.expose());
+        print::out_showing(self.text(config), token);
     }
 
     fn text(&self, config: &Config) -> String {

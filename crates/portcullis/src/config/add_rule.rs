@@ -3,7 +3,7 @@
 use super::read::{self, Source};
 use super::{Config, ConfigErrors, Environment};
 use crate::replace::replace;
-use portcullis_core::Effect;
+use portcullis_core::{Effect, Origin, Reach};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,10 @@ const PRIVATE_FILE: u32 = 0o600;
 pub struct AllowRule {
     pub client: String,
     pub name: String,
-    /// The rule ends where the tool begins to do something else.
+    pub origin: Origin,
+    /// The rule ends where the tool begins to do something else, or to reach further.
     pub effect: Effect,
+    pub reach: Reach,
     /// Where the rule came from, for whoever reads the file.
     pub comment: String,
 }
@@ -33,6 +35,8 @@ pub enum AddRuleError {
         "{name} cannot be changed for you; add this where it comes before other rules for `{tool}`:\n{rule}"
     )]
     ByHand { name: String, tool: String, rule: String },
+    #[error("{0} was changed at the same moment; try again")]
+    Changed(String),
     #[error("cannot write `{path}`: {source}")]
     Io { path: String, source: std::io::Error },
 }
@@ -41,18 +45,20 @@ impl AllowRule {
     fn written(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         format!(
-            "# {}\n[[policy]]\ntools = [{}]\nclients = [{}]\neffects = [{}]\ndecision = \"allow\"\n",
+            "# {}\n[[policy]]\ntools = [{}]\nclients = [{}]\norigins = [{}]\neffects = [{}]\nreach = {}\ndecision = \"allow\"\n",
             self.comment.replace(char::is_control, " "),
             quoted(&self.name),
             quoted(&self.client),
-            quoted(self.effect.as_str())
+            quoted(self.origin.as_str()),
+            quoted(self.effect.as_str()),
+            quoted(self.reach.as_str()),
         )
     }
 
     fn meant(&self) -> serde_json::Value {
         json!({
-            "tools": [self.name], "clients": [self.client], "effects": [self.effect.as_str()],
-            "origins": ["client", "schedule", "script", "chat", "admin"], "decision": "allow",
+            "tools": [self.name], "clients": [self.client], "origins": [self.origin.as_str()],
+            "effects": [self.effect.as_str()], "reach": self.reach.as_str(), "decision": "allow",
         })
     }
 }
@@ -94,6 +100,10 @@ pub fn add_rule(
     }
     let failed =
         |source_error| AddRuleError::Io { path: source.path.display().to_string(), source: source_error };
+    // Whoever else changed it meanwhile is not overwritten.
+    if read::find(home)?.map_or_else(String::new, |now| now.text) != source.text {
+        return Err(AddRuleError::Changed(source.name.to_owned()));
+    }
     // Where the file is a link, what it points to is the file.
     let path = std::fs::canonicalize(&source.path).unwrap_or_else(|_| source.path.clone());
     let mode =
@@ -135,7 +145,9 @@ mod tests {
         AllowRule {
             client: "laptop".to_owned(),
             name: "chat_send".to_owned(),
+            origin: Origin::Client,
             effect: Effect::Create,
+            reach: Reach::Outside,
             comment: "approved\nas x".to_owned(),
         }
     }
@@ -158,7 +170,9 @@ mod tests {
         [[policy]]
         tools = ["chat_send"]
         clients = ["laptop"]
+        origins = ["client"]
         effects = ["create"]
+        reach = "outside"
         decision = "allow"
         "#);
         let text = "# mine\n[limits]\nsessions_max = 5000 # many\n\n[[policy]]\ntools=['a_*']\ndecision='deny'\n\n# asks\n  [[ policy ]] # here\ndecision='ask'";
@@ -175,7 +189,9 @@ mod tests {
         [[policy]]
         tools = ["chat_send"]
         clients = ["laptop"]
+        origins = ["client"]
         effects = ["create"]
+        reach = "outside"
         decision = "allow"
 
         # asks

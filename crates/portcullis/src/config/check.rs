@@ -15,7 +15,7 @@ const SCHEMA_KEY: &str = "$schema";
 /// A longer key is not a slip of any that exists.
 const KEY_BYTES_MAX: usize = 64;
 /// How many valid keys an error lists when none is near.
-const KEYS_LISTED_MAX: usize = 20;
+const KEYS_LISTED_MAX: usize = 16;
 
 /// Returns the JSON schema of the file, for editors.
 pub fn schema() -> Value {

@@ -177,6 +177,18 @@ mod tests {
         # What it may do at most: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
 
+        # What is masked in everything that leaves. Secrets of the store always are.
+        [redaction]
+        # Whether tokens of well-known providers are masked by their shape, registered or not.
+        #token_shapes = true
+
+        # Where the key of the secret store is; PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE come first.
+        [secrets]
+        # Kind of key: auto, credential (systemd), keyring (desktop), file or passphrase.
+        #key = "auto"
+        # Key file, outside of the data; empty for the usual place, ~/.config/portcullis/key.
+        #key_file = ""
+
         # Bounds of the server. The defaults suit one machine and its people.
         [limits]
         # Longest message on stdio, in bytes.
@@ -185,6 +197,24 @@ mod tests {
         #body_bytes_max = 4194304
         # HTTP connections open at the same time.
         #connections_max = 4000
+        # HTTP connections open at the same time from one address; behind a proxy all come from the proxy's.
+        #connections_per_source_max = 3000
+        # Seconds from the first byte of a request to the end of its headers, and for a new connection to begin.
+        #headers_secs = 10
+        # Seconds in which a request body must arrive.
+        #body_secs = 12
+        # Seconds that a client which does not read its answer is waited for.
+        #write_secs = 30
+        # Seconds that a connection may stay open between two requests, once it has shown a good token.
+        #keep_alive_secs = 75
+        # Wrong tokens after which an address is locked out; it is slowed down after half of them.
+        #token_failures_max = 10
+        # Seconds for which an address is locked out.
+        #token_lockout_secs = 900
+        # Longest time of one call in seconds, where its tool allows more.
+        #call_secs_max = 300
+        # Largest result of one call in bytes, where its tool allows more.
+        #result_bytes_max = 10485760
         # Calls under way at the same time on one connection or in one session.
         #in_flight_max = 256
         # Sessions open at the same time.

@@ -2,15 +2,18 @@
 
 use super::problem::Finding;
 use super::time;
-use super::written::{self, DecisionName, EffectName, FormatName, LevelName, OriginName, ReachName, Written};
+use super::written::{
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
+};
 use super::{
     Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts,
-    RateLimit, Rule, Stdio, Time, Verdict, Web, Workspace,
+    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
 use portcullis_egress::{Exception, PerHost, PlainHttp};
-use portcullis_guard::{Days, When};
+use portcullis_guard::{Days, TokenShapes, When};
+use portcullis_store::secrets::KeyKind;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -43,6 +46,8 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         web: written.web.as_ref().map(|web| checks.web(web)),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
+        redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },
+        secrets: checks.secrets(&written.secrets),
         limits: checks.limits(&written.limits),
         approvals: Approvals {
             wait: Duration::from_secs(written.approvals.wait_secs),
@@ -138,6 +143,12 @@ impl Checks<'_> {
         Stdio { client: stdio.client.clone(), scope }
     }
 
+    fn secrets(&mut self, secrets: &written::Secrets) -> Secrets {
+        let path = &secrets.key_file;
+        let key_file = (!path.is_empty()).then(|| self.path("/secrets/key_file", path));
+        Secrets { key: key_kind(secrets.key), key_file }
+    }
+
     fn limits(&mut self, limits: &written::Limits) -> Limits {
         if limits.sessions_per_client_max > limits.sessions_max {
             let expected = format!("at most `limits.sessions_max`, {}", limits.sessions_max);
@@ -148,6 +159,15 @@ impl Checks<'_> {
             line_bytes_max: limits.line_bytes_max,
             body_bytes_max: limits.body_bytes_max,
             connections_max: limits.connections_max,
+            connections_per_source_max: limits.connections_per_source_max,
+            headers_within: Duration::from_secs(limits.headers_secs),
+            body_within: Duration::from_secs(limits.body_secs),
+            write_within: Duration::from_secs(limits.write_secs),
+            keep_alive: Duration::from_secs(limits.keep_alive_secs),
+            token_failures_max: limits.token_failures_max,
+            token_lockout: Duration::from_secs(limits.token_lockout_secs),
+            call_within: Duration::from_secs(limits.call_secs_max),
+            result_bytes_max: limits.result_bytes_max,
             in_flight_max: limits.in_flight_max,
             sessions_max: limits.sessions_max,
             sessions_per_client_max: limits.sessions_per_client_max,
@@ -285,6 +305,20 @@ fn verdict(name: DecisionName) -> Verdict {
         DecisionName::Allow => Verdict::Allow,
         DecisionName::Ask => Verdict::Ask,
         DecisionName::Deny => Verdict::Deny,
+    }
+}
+
+fn shapes(masked: bool) -> TokenShapes {
+    if masked { TokenShapes::Mask } else { TokenShapes::Leave }
+}
+
+fn key_kind(name: KeyName) -> Option<KeyKind> {
+    match name {
+        KeyName::Auto => None,
+        KeyName::Credential => Some(KeyKind::Credential),
+        KeyName::Keyring => Some(KeyKind::Keyring),
+        KeyName::File => Some(KeyKind::File),
+        KeyName::Passphrase => Some(KeyKind::Passphrase),
     }
 }
 

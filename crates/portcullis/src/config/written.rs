@@ -31,6 +31,10 @@ pub(super) struct Written {
     pub(super) egress: Egress,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
     pub(super) stdio: Stdio,
+    /// What is masked in everything that leaves. Secrets of the store always are.
+    pub(super) redaction: Redaction,
+    /// Where the key of the secret store is; PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE come first.
+    pub(super) secrets: Secrets,
     /// Bounds of the server. The defaults suit one machine and its people.
     pub(super) limits: Limits,
     /// How long a person may take to decide about a call that has to be asked about.
@@ -148,6 +152,23 @@ pub(super) struct Stdio {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+pub(super) struct Redaction {
+    /// Whether tokens of well-known providers are masked by their shape, registered or not.
+    pub(super) token_shapes: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Secrets {
+    /// Kind of key: auto, credential (systemd), keyring (desktop), file or passphrase.
+    pub(super) key: KeyName,
+    /// Key file, outside of the data; empty for the usual place, ~/.config/portcullis/key.
+    #[schemars(example = &"~/keys/portcullis")]
+    pub(super) key_file: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Limits {
     /// Longest message on stdio, in bytes.
     #[schemars(range(min = 4096, max = 67_108_864))]
@@ -158,6 +179,33 @@ pub(super) struct Limits {
     /// HTTP connections open at the same time.
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) connections_max: usize,
+    /// HTTP connections open at the same time from one address; behind a proxy all come from the proxy's.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) connections_per_source_max: usize,
+    /// Seconds from the first byte of a request to the end of its headers, and for a new connection to begin.
+    #[schemars(range(min = 1, max = 600))]
+    pub(super) headers_secs: u64,
+    /// Seconds in which a request body must arrive.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub(super) body_secs: u64,
+    /// Seconds that a client which does not read its answer is waited for.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub(super) write_secs: u64,
+    /// Seconds that a connection may stay open between two requests, once it has shown a good token.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub(super) keep_alive_secs: u64,
+    /// Wrong tokens after which an address is locked out; it is slowed down after half of them.
+    #[schemars(range(min = 2, max = 1_000))]
+    pub(super) token_failures_max: u32,
+    /// Seconds for which an address is locked out.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) token_lockout_secs: u64,
+    /// Longest time of one call in seconds, where its tool allows more.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) call_secs_max: u64,
+    /// Largest result of one call in bytes, where its tool allows more.
+    #[schemars(range(min = 4096, max = 67_108_864))]
+    pub(super) result_bytes_max: usize,
     /// Calls under way at the same time on one connection or in one session.
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) in_flight_max: usize,
@@ -256,6 +304,17 @@ pub(super) enum FormatName {
     Json,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KeyName {
+    #[default]
+    Auto,
+    Credential,
+    Keyring,
+    File,
+    Passphrase,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EffectName {
@@ -338,14 +397,31 @@ impl Default for Stdio {
     }
 }
 
+impl Default for Redaction {
+    fn default() -> Self {
+        Redaction { token_shapes: true }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             // Four times the largest argument that a tool takes, with room for its envelope.
             line_bytes_max: 4 * 1024 * 1024,
             body_bytes_max: 4 * 1024 * 1024,
-            // The usual limit on open files, 1024, minus what the hub itself needs.
+            // The limit on open files is raised to this and what the hub itself needs.
             connections_max: 4_000,
+            // No single address can take all connections.
+            connections_per_source_max: 3_000,
+            headers_secs: 10,
+            body_secs: 12,
+            write_secs: 30,
+            // Longer than the 60 s after which most proxies let go of an idle connection themselves.
+            keep_alive_secs: 75,
+            token_failures_max: 10,
+            token_lockout_secs: 15 * 60,
+            call_secs_max: 5 * 60,
+            result_bytes_max: 10 * 1024 * 1024,
             in_flight_max: 256,
             sessions_max: 10_000,
             // No single client can take all sessions.

@@ -214,3 +214,70 @@ async fn commands_say_what_is_wrong() {
     let told = client.call("workspace_write", note("x")).await;
     assert!(text(&told).contains("approvals cannot be kept"), "{told}");
 }
+
+/// What was asked about yesterday is decided by today's rules.
+#[tokio::test]
+async fn a_rule_for_good_never_goes_around_another() {
+    let home = asking(0);
+    let mut client = stdio(&home, "2026-07-28");
+    client.call("workspace_write", note("1")).await;
+    let id = pending(&home).await.pop().unwrap();
+    let asks = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let denies = "[[policy]]\ntools = [\"workspace_*\"]\neffects = [\"write\"]\ndecision = \"deny\"\n";
+    home.configure(&asks.replacen("[[policy]]", &format!("{denies}[[policy]]"), 1));
+    let ran = home.run(&["approvals", "approve", &id, "--always"]).await;
+    assert!(ran.code == 1 && ran.stderr.contains("`policy[0]` denies this by now"), "{ran:?}");
+    assert_eq!(pending(&home).await, std::slice::from_ref(&id), "nothing was approved");
+
+    // Where a rule says so already, no second one is written.
+    let allows = asks.replacen("decision = \"ask\"", "decision = \"allow\"", 1);
+    home.configure(&allows);
+    let said = decide(&home, &["approve", &id, "--always"]).await;
+    assert!(said.contains("a rule says so already"), "{said}");
+    assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), allows);
+}
+
+/// A client that shows a form is asked even where nobody waits, and its form goes when somebody else was faster.
+#[tokio::test]
+async fn a_form_is_put_up_and_taken_down() {
+    let home = asking(60);
+    let mut client = stdio(&home, "2025-06-18");
+    client.initialize(json!({ "elicitation": {} })).await;
+    let call = client.begin("tools/call", json!({ "name": "workspace_write", "arguments": note("1") })).await;
+    let form = client.told("elicitation/create").await;
+    let properties = &form["params"]["requestedSchema"]["properties"];
+    assert!(properties.get("approve").is_some() && properties.get("remember").is_some(), "{form}");
+    let id = pending(&home).await.pop().unwrap();
+    decide(&home, &["approve", &id]).await;
+    assert_eq!(client.answer(&json!(call)).await["result"]["isError"], false);
+    let taken_down = client.told("notifications/cancelled").await;
+    assert_eq!(taken_down["params"]["requestId"], form["id"]);
+
+    // A no on the command line is not undone by a yes in a form that was still open.
+    let call = client.begin("tools/call", json!({ "name": "workspace_write", "arguments": note("2") })).await;
+    let form = client.told("elicitation/create").await;
+    decide(&home, &["reject", &pending(&home).await[0]]).await;
+    client.reply(&form["id"], json!({ "action": "accept", "content": { "approve": true } })).await;
+    assert_eq!(client.answer(&json!(call)).await["result"]["isError"], true);
+    assert_eq!(std::fs::read_to_string(home.files().join("note.md")).unwrap(), "1");
+
+    home.configure(
+        &std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().replace("= 60", "= 0"),
+    );
+    client.hang_up();
+    client.process().end().await;
+    let mut newest = stdio(&home, "2026-07-28");
+    for number in 0..10 {
+        let params = json!({ "name": "workspace_write", "arguments": note(&format!("n{number}")), "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "0" },
+        }});
+        let id = json!(5_000 + number);
+        newest.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).await;
+        let asked = newest.answer(&id).await["result"].take();
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let form = asked["inputRequests"].as_object().unwrap().values().next().unwrap();
+        assert!(form["params"]["requestedSchema"]["properties"].get("remember").is_none(), "{form}");
+    }
+}

@@ -14,6 +14,8 @@ fn list() -> String {
 #[tokio::test]
 async fn every_route_but_two_wants_a_token() {
     let home = home();
+    // So many wrong tokens would be told to wait.
+    home.configure(&format!("{UNHURRIED}[limits]\ntoken_failures_max = 1000\n"));
     let hub = home.serve().await;
     let routes = [
         ("POST", "/mcp"),

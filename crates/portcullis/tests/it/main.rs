@@ -12,6 +12,7 @@
 mod approvals;
 mod attacks;
 mod commands;
+mod each_limit;
 mod forgotten;
 mod identity;
 mod lifecycle;
@@ -24,6 +25,8 @@ mod reload;
 mod roles;
 mod secrets;
 mod sessions;
+mod sinks;
 mod standard;
 mod support;
+mod terminal;
 mod transcripts;

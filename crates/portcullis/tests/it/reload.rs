@@ -3,7 +3,7 @@
 use crate::support::{BINARY, http, names, stdio};
 use portcullis_testkit::http::Request;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -117,4 +117,50 @@ async fn a_key_that_needs_a_restart_is_named() {
     assert!(hub.process.stderr().contains("memory.enabled"), "{}", hub.process.stderr());
     let mut client = http(&hub, "2026-07-28").await;
     assert_eq!(tools(&mut client).await.len(), 5);
+}
+
+/// Lists are kept from one request to the next; what must not be told is not kept in them.
+#[tokio::test]
+async fn a_new_secret_is_masked_in_lists_at_once() {
+    let home = Home::new(BINARY);
+    let hub = home.serve().await;
+    let mut open = http(&hub, "2025-11-25").await;
+    let listed = async |open: &mut McpClient| open.result("tools/list", json!({})).await.to_string();
+    let before = listed(&mut open).await;
+    let value = "Return the text of one file";
+    assert!(before.contains(value));
+    assert_eq!(run(home.command(&["secrets", "set", "TEXT"]), value).await.code, 0);
+    until("the list is masked", async || {
+        let list = listed(&mut open).await;
+        (list.contains("[REDACTED:TEXT]") && !list.contains(value)).then_some(())
+    })
+    .await;
+    assert_eq!(home.run(&["secrets", "remove", "TEXT"]).await.code, 0);
+    until("the list is as before", async || (listed(&mut open).await == before).then_some(())).await;
+}
+
+#[tokio::test]
+async fn tokens_are_masked_by_their_shape_unless_the_configuration_says_otherwise() {
+    let home = Home::new(BINARY);
+    let github = format!("ghp_{}", &"a1B2c3D4e5".repeat(4)[..36]);
+    let own = format!("pcl_{}", "a1B2c3D4e5".repeat(5).get(..43).unwrap());
+    let registered = "correct horse battery staple";
+    home.write("a.md", format!("{github} {own} {registered}"));
+    assert_eq!(run(home.command(&["secrets", "set", "WORDS"]), registered).await.code, 0);
+    let hub = home.serve().await;
+    let mut open = http(&hub, "2025-11-25").await;
+    let read = async |open: &mut McpClient| {
+        let result = open.call("workspace_read", json!({ "path": "a.md" })).await;
+        result["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let masked = read(&mut open).await;
+    assert!(!masked.contains(&github) && masked.contains("[REDACTED:WORDS]"), "{masked}");
+    home.configure(&format!("{UNHURRIED}[redaction]\ntoken_shapes = false\n"));
+    until("the token is left alone", async || read(&mut open).await.contains(&github).then_some(())).await;
+    // Neither what was registered nor a token of ours is ever left.
+    let left = read(&mut open).await;
+    assert!(!left.contains(&own) && left.contains("[REDACTED:WORDS]"), "{left}");
+    home.configure(UNHURRIED);
+    until("the token is masked again", async || (!read(&mut open).await.contains(&github)).then_some(()))
+        .await;
 }

@@ -42,10 +42,9 @@ impl User {
 
     fn run_with(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self.command(args).spawn().unwrap();
-        match child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        if let Err(error) = child.stdin.take().unwrap().write_all(input.as_bytes()) {
             // A command that refuses its arguments does not read on.
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe),
-            Ok(()) => {}
+            assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
         }
         Ran::of(child.wait_with_output().unwrap())
     }

@@ -3,6 +3,7 @@
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, Hub, Talking};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// The program under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
@@ -38,4 +39,24 @@ pub(crate) fn text(result: &Value) -> &str {
 /// Returns the names in a list.
 pub(crate) fn names(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+/// Returns the path of a shared file, or says that it is skipped.
+pub(crate) fn shared(name: &str) -> Option<PathBuf> {
+    let root = match std::env::var_os("PORTCULLIS_SHARED") {
+        Some(root) => PathBuf::from(root),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    };
+    let path = root.join("fixtures/corpora").join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    eprintln!("skipped: {} is not there; something small takes its place", path.display());
+    None
+}
+
+/// Returns the lines of a shared file as JSON.
+pub(crate) fn corpus(name: &str) -> Option<Vec<Value>> {
+    let text = std::fs::read_to_string(shared(name)?).unwrap();
+    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }

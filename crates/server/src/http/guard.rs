@@ -6,10 +6,11 @@
 
 use super::App;
 use super::reply::{self, plain};
+use crate::sources::{Peer, Refused};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use portcullis_core::Client;
+use portcullis_core::{Client, Limit};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 }
 
 /// The check before every route. Returns who asks; `None` where anyone may.
-pub(super) fn check(app: &App, request: &Request) -> Result<Option<Arc<Client>>, Response> {
+pub(super) fn check(app: &App, peer: &Peer, request: &Request) -> Result<Option<Arc<Client>>, Response> {
     let headers = request.headers();
     let refused = |why: &'static str| Err(plain(StatusCode::FORBIDDEN, why));
     let allowed = app.allowed.load();
@@ -86,20 +87,27 @@ pub(super) fn check(app: &App, request: &Request) -> Result<Option<Arc<Client>>,
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
         return Ok(None);
     }
-    match authenticate(app, headers) {
-        Some(client) => Ok(Some(client)),
-        None => Err(reply::unauthorized(headers.contains_key(header::AUTHORIZATION))),
-    }
+    authenticate(app, peer, headers).map(Some)
 }
 
-fn authenticate(app: &App, headers: &HeaderMap) -> Option<Arc<Client>> {
-    let token = match headers.get(header::AUTHORIZATION) {
-        None => None,
-        Some(_) => {
-            let value = only(headers, header::AUTHORIZATION)?;
-            let (scheme, token) = value.split_once(' ')?;
-            Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+/// Finds out who asks. A request that shows no token guesses nothing, so nothing is remembered of it.
+fn authenticate(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Client>, Response> {
+    let identity = &app.hub.identity;
+    if !headers.contains_key(header::AUTHORIZATION) {
+        return identity.authenticate(None).ok_or_else(|| reply::unauthorized(false));
+    }
+    let value = only(headers, header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+    let Some((scheme, token)) = value else { return Err(reply::unauthorized(true)) };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return identity.authenticate(None).ok_or_else(|| reply::unauthorized(true));
+    }
+    let token = token.trim();
+    let found = app.hub.sources.guesses.check(peer, token, || identity.authenticate(Some(token)));
+    found.map_err(|refused| match refused {
+        Refused::Wrong => reply::unauthorized(true),
+        Refused::Wait(wait) => {
+            Limit::TokenFailures.hit();
+            reply::wait_for_token(wait)
         }
-    };
-    app.hub.identity.authenticate(token)
+    })
 }

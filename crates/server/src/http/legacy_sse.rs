@@ -16,7 +16,7 @@ use futures::StreamExt;
 use portcullis_core::Client;
 use portcullis_wire::era::RequestMeta;
 use portcullis_wire::params::Params;
-use portcullis_wire::{Incoming, Message, Request, RpcError, message, rpc, sse};
+use portcullis_wire::{Incoming, Message, Request, RpcError, message, sse};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +31,7 @@ pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Ar
         .and_then(|session| app.hub.sessions.add(&session).map(|()| session));
     let session = match opened {
         Ok(session) => session,
-        Err(error) => return rpc_error(StatusCode::SERVICE_UNAVAILABLE, None, error),
+        Err(error) => return rpc_error(&app.hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, None, error),
     };
     let endpoint = format!("/messages?session_id={}", session.id);
     let first = sse::event(None, Some("endpoint"), endpoint.as_bytes());
@@ -70,9 +70,10 @@ pub(super) async fn post(
         return plain(StatusCode::NOT_FOUND, "no such session; open `/sse` first\n");
     };
     if app.hub.is_closing() {
-        return shutting_down(None);
+        return shutting_down(&app.hub, None);
     }
     if session.home.backlog() > BACKLOG_BYTES_MAX {
+        portcullis_core::Limit::StreamBacklog.hit();
         app.hub.sessions.remove(&session.id);
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the stream is not read; the session was closed\n");
     }
@@ -83,7 +84,12 @@ pub(super) async fn post(
     let incoming = match message::parse(&bytes) {
         Ok(incoming) => incoming,
         Err(malformed) => {
-            return rpc_error(StatusCode::BAD_REQUEST, malformed.id.as_ref(), malformed.error);
+            return rpc_error(
+                &app.hub.outgoing,
+                StatusCode::BAD_REQUEST,
+                malformed.id.as_ref(),
+                malformed.error,
+            );
         }
     };
     let messages = match incoming {
@@ -91,13 +97,19 @@ pub(super) async fn post(
         Incoming::Batch(batch) if session.revision().allows_batches() => batch.0,
         Incoming::Batch(_) => {
             let reason = "this protocol revision has no batches; send one message per request";
-            return rpc_error(StatusCode::BAD_REQUEST, None, RpcError::invalid_request(reason));
+            return rpc_error(
+                &app.hub.outgoing,
+                StatusCode::BAD_REQUEST,
+                None,
+                RpcError::invalid_request(reason),
+            );
         }
     };
     for message in messages {
         match message {
             Err(malformed) => {
-                session.home.deliver(rpc::response(malformed.id.as_ref(), &Err(malformed.error)));
+                let refused = app.hub.outgoing.response(malformed.id.as_ref(), Err(malformed.error));
+                session.home.deliver(refused);
             }
             Ok(Message::Notification(notification)) => notified(&session, &notification),
             Ok(Message::Response(response)) => session.answer(&response),
@@ -129,13 +141,14 @@ fn take(app: &App, client: &Arc<Client>, session: &Arc<Session>, request: &Reque
     });
     let home: Arc<dyn Outlet> = session.home.clone();
     match prepared {
-        Err(error) => home.deliver(rpc::response(Some(&id), &Err(error))),
+        Err(error) => home.deliver(hub.outgoing.response(Some(&id), Err(error))),
         Ok((job, in_flight)) => {
+            let outgoing = hub.outgoing.clone();
             hub.running.spawn(async move {
                 let answer = job.run().await;
                 drop(in_flight);
                 if let Some(answer) = answer {
-                    home.deliver(rpc::response(Some(&id), &answer));
+                    home.deliver(outgoing.response(Some(&id), answer));
                 }
             });
         }

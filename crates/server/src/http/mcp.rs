@@ -6,6 +6,7 @@
 use super::App;
 use super::reply::{empty, json, plain, rpc_error};
 use super::running::Running;
+use crate::clean::{Clean, Outgoing, Reply};
 use crate::dispatch::{Exchange, Job};
 use crate::hub::Hub;
 use crate::line::{log_request, notified};
@@ -19,21 +20,18 @@ use axum::response::Response;
 use axum::{BoxError, Extension};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use portcullis_core::Client;
+use portcullis_core::{Client, Limit};
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::message::{self, Batch};
 use portcullis_wire::params::{Key, Params};
-use portcullis_wire::rpc::Answer;
-use portcullis_wire::{Era, Id, Incoming, Message, Request, Revision, RpcError, header as mirrored, rpc};
+use portcullis_wire::{
+    Era, Id, Incoming, Message, Method, Request, Revision, RpcError, header as mirrored, rpc,
+};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
-
-/// How long a client may take to send a body.
-const BODY_WITHIN: Duration = Duration::from_secs(15);
 
 pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
@@ -50,15 +48,22 @@ fn only_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
     let bytes_max = hub.limits.body_bytes_max;
     let too_large = || {
+        Limit::BodyBytes.hit();
         let reason = format!("the body is larger than {bytes_max} bytes");
-        Err(rpc_error(StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
+        Err(rpc_error(&hub.outgoing, StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
     };
     // A length that is too large is refused as it is announced, not when all of it has come.
     if body.size_hint().lower() > bytes_max as u64 {
         return too_large();
     }
-    match tokio::time::timeout(BODY_WITHIN, collect(Limited::new(body, bytes_max))).await {
-        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n")),
+    match tokio::time::timeout(hub.limits.body_within, collect(Limited::new(body, bytes_max))).await {
+        Err(_) => {
+            Limit::BodyTime.hit();
+            Err(plain(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time; send it again, faster\n",
+            ))
+        }
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
@@ -101,7 +106,10 @@ pub(super) async fn post(
     };
     let post = Post { hub: app.hub, client, headers };
     match message::parse(&bytes) {
-        Err(malformed) => rpc_error(StatusCode::BAD_REQUEST, malformed.id.as_ref(), malformed.error),
+        Err(malformed) => {
+            let id = malformed.id.as_ref();
+            rpc_error(&post.hub.outgoing, StatusCode::BAD_REQUEST, id, malformed.error)
+        }
         Ok(Incoming::One(Message::Request(request))) => post.request(&request).await,
         Ok(Incoming::One(message)) => post.no_request(&message),
         Ok(Incoming::Batch(batch)) => post.batch(batch).await,
@@ -147,7 +155,7 @@ impl Post {
             None => {
                 let error =
                     RpcError::invalid_request("no such session; send `initialize` to begin a new one");
-                Err(rpc_error(StatusCode::NOT_FOUND, None, error))
+                Err(rpc_error(&self.hub.outgoing, StatusCode::NOT_FOUND, None, error))
             }
         }
     }
@@ -165,11 +173,13 @@ impl Post {
 
     async fn request(self, request: &Request<'_>) -> Response {
         if self.hub.is_closing() {
-            return shutting_down(Some(&request.id));
+            return shutting_down(&self.hub, Some(&request.id));
         }
         let params = match Params::parse(request.params) {
             Ok(params) => params,
-            Err(error) => return rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), error),
+            Err(error) => {
+                return rpc_error(&self.hub.outgoing, StatusCode::BAD_REQUEST, Some(&request.id), error);
+            }
         };
         log_request(request, &params);
         let prepared = RequestMeta::of(&params).and_then(|meta| {
@@ -178,14 +188,16 @@ impl Post {
         });
         let (meta, revision) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), error),
+            Err(error) => {
+                return rpc_error(&self.hub.outgoing, StatusCode::BAD_REQUEST, Some(&request.id), error);
+            }
         };
         match revision.map(Revision::era) {
             Some(Era::PerRequest) => {
                 let revision = revision.unwrap_or(Revision::V2026_07_28);
                 if let Err(error) = self.headers_agree(revision, request, &params) {
                     let status = status_of(revision, &error);
-                    return rpc_error(status, Some(&request.id), error);
+                    return rpc_error(&self.hub.outgoing, status, Some(&request.id), error);
                 }
                 let stream = Stream::new(None);
                 self.run(revision, None, stream, meta, request, &params).await
@@ -218,7 +230,14 @@ impl Post {
     async fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Response {
         let session = match Session::streaming(self.client.clone(), "http") {
             Ok(session) => session,
-            Err(error) => return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error),
+            Err(error) => {
+                return rpc_error(
+                    &self.hub.outgoing,
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    Some(&request.id),
+                    error,
+                );
+            }
         };
         let stream = Stream::new(None);
         let hub = self.hub.clone();
@@ -228,7 +247,7 @@ impl Post {
             return response;
         }
         if let Err(error) = hub.sessions.add(&session) {
-            return rpc_error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+            return rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
         }
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION_HEADER, id);
@@ -243,21 +262,21 @@ impl Post {
         request: &Request<'_>,
         params: &Params<'_>,
     ) -> Result<(), RpcError> {
-        if !crate::dispatch::is_method(revision, &request.method) {
+        let Some(method) = Method::of(revision, &request.method) else {
             return Err(RpcError::method_not_found(&request.method));
-        }
+        };
         let header = |name: &str| only_text(&self.headers, name);
         mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
-        let named_by = match request.method.as_ref() {
-            "tools/call" | "prompts/get" => Some(Key::Name),
-            "resources/read" => Some(Key::Uri),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => Some(Key::TaskId),
+        let named_by = match method {
+            Method::CallTool | Method::GetPrompt => Some(Key::Name),
+            Method::ReadResource => Some(Key::Uri),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => Some(Key::TaskId),
             _ => None,
         };
         let Some(key) = named_by else { return Ok(()) };
         let name = params.text(key)?;
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
-        if request.method == "tools/call"
+        if method == Method::CallTool
             && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
             && mirrored::mirrors_arguments(&tool.input_schema)
         {
@@ -280,7 +299,7 @@ impl Post {
         let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
         let in_flight = match begun {
             Ok(in_flight) => in_flight,
-            Err(error) => return rpc_error(StatusCode::OK, Some(&id), error),
+            Err(error) => return rpc_error(&self.hub.outgoing, StatusCode::OK, Some(&id), error),
         };
         let exchange = Exchange {
             id: request.id.clone(),
@@ -302,7 +321,7 @@ impl Post {
         if let Job::Ready(answer) = job {
             drop(in_flight);
             forget();
-            return answered(revision, &id, Some(answer));
+            return answered(&hub.outgoing, revision, &id, Some(answer));
         }
         let work = async move {
             let answer = job.run().await;
@@ -310,8 +329,15 @@ impl Post {
             answer
         };
         let under_way = hub.running.token();
-        let mut running =
-            Running::new(Box::pin(work), revision, stream.clone(), id.clone(), cancel, under_way);
+        let mut running = Running::new(
+            Box::pin(work),
+            revision,
+            stream.clone(),
+            id.clone(),
+            hub.outgoing.clone(),
+            cancel,
+            under_way,
+        );
         // A client that takes no events gets its answer all the same, without what is said before it.
         let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {
@@ -319,13 +345,13 @@ impl Post {
             answer = &mut running => match answer {
                 // Something was said before the answer, in the same breath; it goes first.
                 Some(answer) if streams && stream.backlog() > 0 => {
-                    stream.deliver(rpc::response(Some(&id), &answer));
+                    stream.deliver(hub.outgoing.response(Some(&id), answer));
                     stream.finish();
                     running.into_stream(Prime::No, session)
                 }
                 answer => {
                     forget();
-                    answered(revision, &id, answer)
+                    answered(&hub.outgoing, revision, &id, answer)
                 }
             },
             () = stream.has_event(), if streams => {
@@ -341,7 +367,7 @@ impl Post {
     /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
     async fn batch(self, batch: Batch<'_>) -> Response {
         if self.hub.is_closing() {
-            return shutting_down(None);
+            return shutting_down(&self.hub, None);
         }
         let session = match self.session() {
             Ok(session) => session,
@@ -351,20 +377,28 @@ impl Post {
         let revision = session.as_ref().map(|session| session.revision()).or(asked);
         if !revision.is_some_and(Revision::allows_batches) {
             let reason = "this protocol revision has no batches; send one message per request";
-            return rpc_error(StatusCode::BAD_REQUEST, None, RpcError::invalid_request(reason));
+            return rpc_error(
+                &self.hub.outgoing,
+                StatusCode::BAD_REQUEST,
+                None,
+                RpcError::invalid_request(reason),
+            );
         }
+        let outgoing = &self.hub.outgoing;
         let mut answers = Vec::new();
         for item in batch.0 {
             match item {
-                Err(malformed) => answers.push(rpc::response(malformed.id.as_ref(), &Err(malformed.error))),
+                Err(malformed) => {
+                    answers.push(outgoing.response(malformed.id.as_ref(), Err(malformed.error)))
+                }
                 Ok(Message::Request(request)) if request.method == "initialize" => {
                     let error = RpcError::invalid_request("`initialize` must not be part of a batch");
-                    answers.push(rpc::response(Some(&request.id), &Err(error)));
+                    answers.push(outgoing.response(Some(&request.id), Err(error)));
                 }
                 Ok(Message::Request(request)) => {
                     let answer = self.run_one(revision, session.clone(), &request).await;
                     if let Some(answer) = answer {
-                        answers.push(rpc::response(Some(&request.id), &answer));
+                        answers.push(outgoing.response(Some(&request.id), answer));
                     }
                 }
                 Ok(message) => drop(self.no_request(&message)),
@@ -373,7 +407,7 @@ impl Post {
         if answers.is_empty() {
             return empty(StatusCode::ACCEPTED);
         }
-        json(StatusCode::OK, [b"[".as_slice(), &answers.join(&b',')[..], b"]"].concat().into())
+        json(StatusCode::OK, Clean::batch(&answers))
     }
 
     async fn run_one(
@@ -381,7 +415,7 @@ impl Post {
         revision: Option<Revision>,
         session: Option<Arc<Session>>,
         request: &Request<'_>,
-    ) -> Option<Answer> {
+    ) -> Option<Reply> {
         let cancel = CancellationToken::new();
         let prepared = Params::parse(request.params).and_then(|params| {
             let meta = RequestMeta::of(&params)?;
@@ -414,18 +448,18 @@ impl Post {
 }
 
 /// The answer to what comes too late.
-pub(super) fn shutting_down(id: Option<&Id>) -> Response {
+pub(super) fn shutting_down(hub: &Hub, id: Option<&Id>) -> Response {
     let error = RpcError::new(rpc::SERVER_ERROR, "the hub is shutting down; try again");
-    rpc_error(StatusCode::SERVICE_UNAVAILABLE, id, error)
+    rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, id, error)
 }
 
 fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
     StatusCode::from_u16(era::http_status(revision, error)).unwrap_or(StatusCode::OK)
 }
 
-fn answered(revision: Revision, id: &Id, answer: Option<Answer>) -> Response {
+fn answered(outgoing: &Outgoing, revision: Revision, id: &Id, answer: Option<Reply>) -> Response {
     // Who cancelled a call does not wait for its answer.
     let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
     let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
-    json(status, rpc::response(Some(id), &answer))
+    json(status, outgoing.response(Some(id), answer))
 }

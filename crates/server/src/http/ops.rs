@@ -1,10 +1,11 @@
 //! What operators and supervisors look at.
 
 use super::App;
-use super::reply::{json, plain};
+use super::reply::{self, json, plain};
+use crate::clean::Clean;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use portcullis_core::Client;
 use serde_json::{Map, Value};
@@ -34,7 +35,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if ready { "ready" } else { "not ready" };
     let body = serde_json::json!({ "status": word, "components": Value::Object(components) });
-    json(status, format!("{body:#}\n").into())
+    json(status, app.hub.outgoing.page(body))
 }
 
 /// The numbers name every tool, so only a client that may see every tool gets them.
@@ -42,11 +43,9 @@ pub(super) async fn metrics(State(app): State<App>, Extension(client): Extension
     if !client.scope.is_everything() {
         return plain(StatusCode::FORBIDDEN, "metrics need a client that may see and do everything\n");
     }
-    let text = app.hub.ops.metrics(&app.hub.sessions.counts());
-    let mut response = plain(StatusCode::OK, text);
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
+    let text = app.hub.ops.metrics(&app.hub.counts());
+    // Whoever composes the hub knows where in the page names stand, and has taken secrets out of them.
+    reply::metrics(Clean::guarded(text.into()))
 }
 
 pub(super) async fn not_found() -> Response {

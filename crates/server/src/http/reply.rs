@@ -1,10 +1,11 @@
 //! HTTP responses.
 
+use crate::clean::{Clean, Outgoing};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use bytes::Bytes;
-use portcullis_wire::{Id, RpcError, rpc};
+use portcullis_wire::{Id, RpcError};
+use std::time::Duration;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -15,13 +16,20 @@ fn with(status: StatusCode, content_type: HeaderValue, body: Body) -> Response {
     response
 }
 
-pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response {
-    let text: Bytes = text.into();
-    with(status, HeaderValue::from_static("text/plain; charset=utf-8"), Body::from(text))
+/// The hub's own words.
+pub(super) fn plain(status: StatusCode, text: &'static str) -> Response {
+    let text = Body::from(Clean::words(text).into_bytes());
+    with(status, HeaderValue::from_static("text/plain; charset=utf-8"), text)
 }
 
-pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
-    with(status, JSON, Body::from(body))
+pub(super) fn json(status: StatusCode, body: Clean) -> Response {
+    with(status, JSON, Body::from(body.into_bytes()))
+}
+
+/// Numbers for Prometheus.
+pub(super) fn metrics(page: Clean) -> Response {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    with(StatusCode::OK, HeaderValue::from_static(content_type), Body::from(page.into_bytes()))
 }
 
 pub(super) fn empty(status: StatusCode) -> Response {
@@ -31,8 +39,13 @@ pub(super) fn empty(status: StatusCode) -> Response {
 }
 
 /// A JSON-RPC error as the whole answer.
-pub(super) fn rpc_error(status: StatusCode, id: Option<&Id>, error: RpcError) -> Response {
-    json(status, rpc::response(id, &Err(error)))
+pub(super) fn rpc_error(
+    outgoing: &Outgoing,
+    status: StatusCode,
+    id: Option<&Id>,
+    error: RpcError,
+) -> Response {
+    json(status, outgoing.response(id, Err(error)))
 }
 
 pub(super) fn event_stream(body: Body) -> Response {
@@ -55,5 +68,17 @@ pub(super) fn unauthorized(tried: bool) -> Response {
         r#"Bearer realm="portcullis""#
     };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+/// 429 for a token that was not looked at.
+pub(super) fn wait_for_token(wait: Duration) -> Response {
+    // Rounded up: who comes back at that second is let try.
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let text = "too many wrong tokens came from this address, so this one was not looked at; wait as many seconds as \
+        Retry-After says, and send one that `portcullis clients add NAME` made; clients that were let in before are \
+        not held up\n";
+    let mut response = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }

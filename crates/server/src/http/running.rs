@@ -2,12 +2,12 @@
 
 use super::reply::event_stream;
 use super::streams::reading;
+use crate::clean::{Outgoing, Reply};
 use crate::session::Session;
 use crate::stream::{OnEnd, Outlet, Prime, Stream};
 use axum::body::Body;
 use axum::response::Response;
 use futures::future::BoxFuture;
-use portcullis_wire::rpc::{self, Answer};
 use portcullis_wire::{Era, Id, Revision};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A request under way whose client is still connected.
 pub(super) struct Running {
-    work: Option<BoxFuture<'static, Option<Answer>>>,
+    work: Option<BoxFuture<'static, Option<Reply>>>,
     revision: Revision,
     stream: Arc<Stream>,
     id: Id,
+    outgoing: Outgoing,
     cancel: CancellationToken,
     /// Shutdown waits until the answer is in the stream, not only until there is one.
     under_way: TaskTrackerToken,
@@ -28,24 +29,25 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn new(
-        work: BoxFuture<'static, Option<Answer>>,
+        work: BoxFuture<'static, Option<Reply>>,
         revision: Revision,
         stream: Arc<Stream>,
         id: Id,
+        outgoing: Outgoing,
         cancel: CancellationToken,
         under_way: TaskTrackerToken,
     ) -> Running {
-        Running { work: Some(work), revision, stream, id, cancel, under_way }
+        Running { work: Some(work), revision, stream, id, outgoing, cancel, under_way }
     }
 
     /// Lets the work go on by itself; what comes of it goes to the stream.
     fn detach(&mut self) {
         let Some(work) = self.work.take() else { return };
-        let (stream, id) = (self.stream.clone(), self.id.clone());
+        let (stream, id, outgoing) = (self.stream.clone(), self.id.clone(), self.outgoing.clone());
         let under_way = self.under_way.clone();
         tokio::spawn(async move {
             if let Some(answer) = work.await {
-                stream.deliver(rpc::response(Some(&id), &answer));
+                stream.deliver(outgoing.response(Some(&id), answer));
             }
             stream.finish();
             drop(under_way);
@@ -68,7 +70,7 @@ impl Running {
 }
 
 impl Future for Running {
-    type Output = Option<Answer>;
+    type Output = Option<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(work) = &mut self.work else { return Poll::Ready(None) };

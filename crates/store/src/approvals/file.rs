@@ -1,6 +1,6 @@
 //! `approvals.json`: how approvals are written down, and which of them are forgotten.
 
-use super::{Approval, ApprovalError, OVER_MAX, State};
+use super::{ARGUMENTS_KEPT_BYTES_MAX, Approval, ApprovalError, OVER_MAX, REJECTED_MAX, State};
 use crate::kept::{Closed, KeptFile, versioned};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -48,10 +48,15 @@ pub(super) fn change<T>(
     let mut approvals = parse(bytes.as_deref()).map_err(ApprovalError::Damaged)?.approvals;
     let done = change(&mut approvals)?;
     forget(&mut approvals, now);
+    for approval in approvals.iter_mut().filter(|approval| approval.state != State::Pending) {
+        let kept = approval.call.arguments.floor_char_boundary(ARGUMENTS_KEPT_BYTES_MAX);
+        approval.call.more += approval.call.arguments[kept..].chars().count();
+        approval.call.arguments.truncate(kept);
+    }
     let contents = Contents { version: VERSION, approvals };
     let text = serde_json::to_vec(&contents).map_err(|e| ApprovalError::Damaged(e.to_string()))?;
     if text.len() as u64 > file.bytes_max() {
-        return Err(ApprovalError::Full);
+        return Err(ApprovalError::TooLarge);
     }
     lock.replace(&text)?;
     Ok(done)
@@ -60,9 +65,14 @@ pub(super) fn change<T>(
 /// Drops the oldest of those that are over, where there are too many.
 fn forget(approvals: &mut Vec<Approval>, now: Timestamp) {
     let over = |approval: &Approval| approval.state == State::Used || approval.expires <= now;
-    let mut too_many = approvals.iter().filter(|approval| over(approval)).count().saturating_sub(OVER_MAX);
+    drop_oldest(approvals, OVER_MAX, over);
+    drop_oldest(approvals, REJECTED_MAX, |approval| approval.state == State::Rejected);
+}
+
+fn drop_oldest(approvals: &mut Vec<Approval>, max: usize, of: impl Fn(&Approval) -> bool) {
+    let mut too_many = approvals.iter().filter(|approval| of(approval)).count().saturating_sub(max);
     approvals.retain(|approval| {
-        let drop = too_many > 0 && over(approval);
+        let drop = too_many > 0 && of(approval);
         too_many -= usize::from(drop);
         !drop
     });

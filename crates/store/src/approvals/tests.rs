@@ -132,6 +132,75 @@ fn a_yes_for_a_session_ends_with_it_and_never_covers_what_destroys() {
 }
 
 #[test]
+fn a_yes_can_be_taken_back() {
+    let fixture = Fixture::new();
+    let id = fixture.pending_id(&call("1", "create"));
+    fixture.approve(&id, Span::Session).unwrap();
+    assert!(fixture.ask(&call("2", "create")).starts_with("approved "));
+    fixture.store.decide(&id, Verdict::Reject { reason: None }, "a test", LIVES).unwrap();
+    assert!(fixture.ask(&call("1", "create")).starts_with("rejected "));
+    assert!(fixture.ask(&call("2", "create")).starts_with("pending "));
+}
+
+#[test]
+fn a_session_that_is_gone_does_not_cost_the_approval() {
+    let fixture = Fixture::new();
+    let (mut again, mut other) = (call("1", "create"), call("2", "create"));
+    let id = fixture.pending_id(&again);
+    fixture.approve(&id, Span::Session).unwrap();
+    // The client came back in another session, with the call that was shown; what it asks more is covered there.
+    (again.session, other.session) = (Some("s2".to_owned()), Some("s2".to_owned()));
+    assert_eq!(fixture.ask(&again), format!("approved {id}"));
+    assert_eq!(fixture.ask(&other), format!("approved {id}"));
+    assert!(fixture.ask(&call("3", "create")).starts_with("pending "), "the first session is over");
+    // A third one does not get it as well.
+    again.session = Some("s3".to_owned());
+    assert!(fixture.ask(&again).starts_with("pending "));
+}
+
+#[test]
+fn a_yes_for_the_session_releases_what_waits_there() {
+    let fixture = Fixture::new();
+    let (one, two) = (call("1", "create"), call("2", "create"));
+    fixture.pending_id(&one);
+    let second = fixture.pending_id(&two);
+    fixture.approve(&second, Span::Session).unwrap();
+    assert_eq!(fixture.ask(&one), format!("approved {second}"));
+}
+
+#[test]
+fn refusals_do_not_fill_the_file() {
+    let fixture = Fixture::new();
+    file::change(&fixture.store.live.file, fixture.store.now(), |approvals| {
+        approvals.extend((0..5_000).map(|number| Approval {
+            id: format!("r{number:04}"),
+            state: State::Rejected,
+            asked: fixture.store.now(),
+            expires: after(fixture.store.now(), REJECTED_FOR),
+            decided: None,
+            taken: false,
+            call: Asked { digest: format!("{number}"), ..call(&"\"".repeat(ARGUMENTS_BYTES_MAX), "create") },
+        }));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(fixture.store.list().unwrap().len(), REJECTED_MAX);
+    let bytes = std::fs::metadata(fixture.dir.path().join("approvals.json")).unwrap().len();
+    assert!(bytes < 1024 * 1024, "{bytes}");
+}
+
+#[test]
+fn a_clock_that_was_set_back_revives_nothing() {
+    let fixture = Fixture::new();
+    let one = call("1", "create");
+    fixture.wait(100_000);
+    let id = fixture.pending_id(&one);
+    fixture.approve(&id, Span::Once).unwrap();
+    *fixture.clock.0.lock().unwrap() -= Duration::from_secs(90_000);
+    assert!(fixture.ask(&one).starts_with("pending "));
+}
+
+#[test]
 fn questions_and_answers_expire() {
     let fixture = Fixture::new();
     let one = call("1", "create");
@@ -154,7 +223,10 @@ fn a_no_holds_for_a_while_and_can_become_a_yes() {
     let no = Verdict::Reject { reason: Some("not today".to_owned()) };
     fixture.store.decide(&id, no.clone(), "a test", LIVES).unwrap();
     assert_eq!(fixture.ask(&one), format!("rejected {id}"));
-    assert!(fixture.store.decide(&id, no, "a test", LIVES).is_err());
+    assert!(fixture.store.decide(&id, no.clone(), "a test", LIVES).is_err());
+    // A form that is answered after that changes nothing.
+    assert!(fixture.store.answer(&id, Verdict::Approve(Span::Once), "a form", LIVES).is_err());
+    assert_eq!(fixture.ask(&one), format!("rejected {id}"));
     fixture.approve(&id, Span::Once).unwrap();
     assert_eq!(fixture.ask(&one), format!("approved {id}"));
     let used = fixture.approve(&id, Span::Once).unwrap_err();

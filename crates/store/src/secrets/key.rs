@@ -116,6 +116,22 @@ pub enum KeySource {
     Missing(String),
 }
 
+/// The kinds of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    Credential,
+    Keyring,
+    File,
+    Passphrase,
+}
+
+/// What a configuration says of the key. What the environment says comes first.
+#[derive(Debug, Clone, Default)]
+pub struct WantedKey {
+    pub kind: Option<KeyKind>,
+    pub file: Option<PathBuf>,
+}
+
 /// Whether a store exists, and what kind of key it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
@@ -126,17 +142,22 @@ pub enum Lock {
 }
 
 impl KeySource {
-    /// Finds the key: as the environment says, or the first of a systemd credential, a passphrase where the store was
+    /// Finds the key: as the environment says, or else as `wanted` does, or the first of a systemd credential, a passphrase where the store was
     /// made with one, and the key file of this user.
     ///
     /// `PORTCULLIS_KEY` is `credential`, `keyring`, `file` or `passphrase`; `PORTCULLIS_KEY_FILE` and
     /// `PORTCULLIS_PASSPHRASE_FILE` name files.
-    pub fn detect(env: impl Fn(&str) -> Option<OsString>, data: Vec<PathBuf>, lock: Lock) -> KeySource {
+    pub fn detect(
+        env: impl Fn(&str) -> Option<OsString>,
+        wanted: &WantedKey,
+        data: Vec<PathBuf>,
+        lock: Lock,
+    ) -> KeySource {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let credential =
             set("CREDENTIALS_DIRECTORY").map(|folder| PathBuf::from(folder).join(CREDENTIAL_NAME));
         let passphrase_file = set("PORTCULLIS_PASSPHRASE_FILE").map(PathBuf::from);
-        let named_key_file = set("PORTCULLIS_KEY_FILE").map(PathBuf::from);
+        let named_key_file = set("PORTCULLIS_KEY_FILE").map(PathBuf::from).or_else(|| wanted.file.clone());
         let passphrase = |file: Option<PathBuf>| file.map_or(KeySource::Unasked, KeySource::PassphraseFile);
         let key_file = |named: Option<PathBuf>| match named.or_else(|| usual_key_file(&set)) {
             Some(path) => KeySource::File { path, data },
@@ -144,25 +165,34 @@ impl KeySource {
                 KeySource::Missing("HOME is not set; name a key file with PORTCULLIS_KEY_FILE".to_owned())
             }
         };
-        let Some(wanted) = set("PORTCULLIS_KEY") else {
+        let kind = match set("PORTCULLIS_KEY") {
+            None => wanted.kind,
+            Some(named) => match named.to_str() {
+                Some("credential") => Some(KeyKind::Credential),
+                Some("keyring") => Some(KeyKind::Keyring),
+                Some("passphrase") => Some(KeyKind::Passphrase),
+                Some("file") => Some(KeyKind::File),
+                _ => {
+                    let expected = "expected `credential`, `keyring`, `file` or `passphrase`";
+                    return KeySource::Missing(format!("PORTCULLIS_KEY names no kind of key; {expected}"));
+                }
+            },
+        };
+        let Some(kind) = kind else {
             return match credential.filter(|path| path.exists()) {
                 Some(path) => KeySource::Credential(path),
                 None if passphrase_file.is_some() || lock == Lock::Passphrase => passphrase(passphrase_file),
                 None => key_file(named_key_file),
             };
         };
-        match wanted.to_str() {
-            Some("credential") => credential.map_or_else(
+        match kind {
+            KeyKind::Credential => credential.map_or_else(
                 || KeySource::Missing("CREDENTIALS_DIRECTORY is not set, so systemd gave no key".to_owned()),
                 KeySource::Credential,
             ),
-            Some("keyring") => KeySource::Keyring { program: keyring::PROGRAM.into() },
-            Some("passphrase") => passphrase(passphrase_file),
-            Some("file") => key_file(named_key_file),
-            _ => {
-                let expected = "expected `credential`, `keyring`, `file` or `passphrase`";
-                KeySource::Missing(format!("PORTCULLIS_KEY names no kind of key; {expected}"))
-            }
+            KeyKind::Keyring => KeySource::Keyring { program: keyring::PROGRAM.into() },
+            KeyKind::Passphrase => passphrase(passphrase_file),
+            KeyKind::File => key_file(named_key_file),
         }
     }
 

@@ -495,7 +495,7 @@ fn the_key_is_where_the_environment_says() {
     ];
     for (variables, lock, expected) in cases {
         let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        let found = match KeySource::detect(env, Vec::new(), lock) {
+        let found = match KeySource::detect(env, &WantedKey::default(), Vec::new(), lock) {
             KeySource::Credential(_) => "credential".to_owned(),
             KeySource::File { path, .. } => format!("file {}", path.display()),
             KeySource::Keyring { .. } => "keyring".to_owned(),
@@ -506,5 +506,26 @@ fn the_key_is_where_the_environment_says() {
         };
         assert_eq!(found, expected, "{variables:?}");
     }
-    assert!(matches!(KeySource::detect(|_| None, Vec::new(), Lock::None), KeySource::Missing(_)));
+    let nothing = WantedKey::default();
+    assert!(matches!(KeySource::detect(|_| None, &nothing, Vec::new(), Lock::None), KeySource::Missing(_)));
+}
+
+#[test]
+fn the_key_is_where_the_configuration_says_unless_the_environment_says_otherwise() {
+    let wanted = WantedKey { kind: Some(KeyKind::File), file: Some("/configured".into()) };
+    let found = |variables: &[(&str, &str)], wanted: &WantedKey| {
+        let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+        KeySource::detect(env, wanted, Vec::new(), Lock::None)
+    };
+    let file = |source| match source {
+        KeySource::File { path, .. } => path.display().to_string(),
+        _ => "no file".to_owned(),
+    };
+    assert_eq!(file(found(&[], &wanted)), "/configured");
+    assert_eq!(file(found(&[("PORTCULLIS_KEY_FILE", "/named")], &wanted)), "/named");
+    assert_eq!(file(found(&[("CREDENTIALS_DIRECTORY", "/none")], &wanted)), "/configured");
+    assert!(matches!(found(&[("PORTCULLIS_KEY", "keyring")], &wanted), KeySource::Keyring { .. }));
+    let keyring = WantedKey { kind: Some(KeyKind::Keyring), file: None };
+    assert!(matches!(found(&[], &keyring), KeySource::Keyring { .. }));
+    assert!(matches!(found(&[("PORTCULLIS_KEY", "passphrase")], &keyring), KeySource::Unasked));
 }

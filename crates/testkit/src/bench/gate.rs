@@ -4,7 +4,7 @@ use crate::figure::{Figure, median, micros};
 use crate::hub::{FILE_NAME, sample_text};
 use anyhow::{Context, Result};
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Registry, Scope, SystemClock, Target,
+    Arguments, Call, CallCtx, Caller, Client, Gate, Limits, Origin, Registry, Scope, SystemClock, Target,
 };
 use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;
@@ -34,6 +34,7 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
         audit: AuditSettings::in_folder(folder.path()),
         approvals_dir: folder.path().to_owned(),
         approval_times: ApprovalTimes::default(),
+        ceiling: Limits::CEILING,
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;

@@ -45,8 +45,12 @@ pub(super) fn parse(uri: &str) -> Result<RootedPath, ToolError> {
         .map_err(|error| error.into_tool_error("resource", &text, "resources/list"))?;
     let canonical = of(&path);
     if canonical != uri {
-        return Err(ToolError::invalid_args(format!("`{}` is not written as addresses are", printable(uri)))
-            .hint(format!("use `{}`", printable(&canonical))));
+        let error = ToolError::invalid_args(format!("`{}` is not written as addresses are", printable(uri)));
+        // Told how, where only the escapes are wrong: what else was put right would not be recognised if it is secret.
+        return Err(match path.as_str() == text {
+            true => error.hint(format!("use `{}`", printable(&canonical))),
+            false => error.hint("take it as `resources/list` shows it"),
+        });
     }
     Ok(path)
 }

@@ -1,5 +1,6 @@
 //! Where hostile inputs come from: the shared corpora where they are there, a small generator where they are not.
 
+use crate::support::{corpus, shared};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -7,24 +8,31 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Returns the path of a shared file, or says that it is skipped.
-fn shared(name: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("PORTCULLIS_SHARED") {
-        Some(root) => PathBuf::from(root),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let path = root.join("fixtures/corpora").join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    eprintln!("skipped: {} is not there; a small generator takes its place", path.display());
-    None
-}
-
 /// Returns the lines of a shared file as JSON.
 pub(super) fn lines(name: &str) -> Option<Vec<Value>> {
-    let text = std::fs::read_to_string(shared(name)?).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    corpus(name)
+}
+
+/// Paths that lead out: all of the list made for this hub, and every `nth` of the public one.
+pub(super) fn paths(nth: usize) -> Vec<String> {
+    let Some(own) = lines("traversal_hub.jsonl") else { return few_paths() };
+    let mut paths: Vec<String> = own.iter().map(|line| line["path"].as_str().unwrap().to_owned()).collect();
+    if let Some(public) = shared("traversal_public.txt") {
+        let public = std::fs::read(public).unwrap();
+        // A tool's argument is text, so bytes that are not come as replacement characters.
+        let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
+        paths.extend(public.split(|byte| *byte == b'\n').step_by(nth).map(text));
+    }
+    paths
+}
+
+fn few_paths() -> Vec<String> {
+    let ups =
+        ["../", "..//", "./../", "%2e%2e/", "....//", "notes/../../", "link_dot/../", "link_dir/", "/", "//"];
+    let targets =
+        ["secure/CANARY", "ai-data-evil/CANARY", "etc/passwd", "link_abs", "link_rel", "CANARY", ""];
+    let one = |up: &str, times| targets.map(|target| format!("{}{target}", up.repeat(times)));
+    ups.iter().flat_map(|up| [1, 2, 5].map(|times| one(up, times))).flatten().collect()
 }
 
 pub(super) fn decoded(base64: &str) -> Vec<u8> {

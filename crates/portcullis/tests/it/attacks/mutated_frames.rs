@@ -4,9 +4,12 @@ use super::{Victim, corpus};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 /// How many frames are sent between two pings.
 const BETWEEN_PINGS: usize = 100;
+/// How long an answer may take before it counts as a hang.
+const HANG: Duration = Duration::from_secs(1);
 
 /// What a frame must get, judged apart from the server's own parser.
 #[derive(Debug, PartialEq)]
@@ -80,6 +83,12 @@ fn repeats(text: &str, keys: &[&str]) -> bool {
     keys.iter().any(|key| found.iter().filter(|own| own == key).count() > 1)
 }
 
+/// The other checking function: what took too long, in parts of the run.
+fn hangs(times: &[Duration]) -> Vec<String> {
+    let long = times.iter().enumerate().filter(|(_, time)| **time > HANG);
+    long.map(|(n, time)| format!("part {n} took {time:?}")).collect()
+}
+
 /// The checking function: for every id as many answers as were due.
 fn violations(frames: &[Vec<u8>], answers: &[Value]) -> Vec<String> {
     let (mut wanted, mut may_miss, mut got) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -108,13 +117,16 @@ fn violations(frames: &[Vec<u8>], answers: &[Value]) -> Vec<String> {
 async fn on_stdio_each_get_one_answer() {
     let mut victim = Victim::on_stdio().await;
     let frames: Vec<_> = corpus::frames().into_iter().filter(|frame| !frame.contains(&b'\n')).collect();
-    let mut answers = Vec::new();
+    let (mut answers, mut times) = (Vec::new(), Vec::new());
     for part in frames.chunks(BETWEEN_PINGS) {
+        let started = Instant::now();
         // All in one go: nothing waits for an answer before the next one is sent.
         victim.client.write_part(&[part.join(&b'\n'), b"\n".to_vec()].concat()).await;
         assert_eq!(victim.client.result("ping", json!({})).await, json!({}));
+        times.push(started.elapsed());
         answers.extend(victim.client.unasked());
     }
+    assert_eq!(hangs(&times), Vec::<String>::new());
     // What is still under way, ends before the process does.
     victim.client.hang_up();
     answers.extend(rest(&mut victim).await);
@@ -122,6 +134,7 @@ async fn on_stdio_each_get_one_answer() {
     answers.retain(|message| message.get("method").is_none());
     eprintln!("{} frames, {} answers", frames.len(), answers.len());
     assert_eq!(violations(&frames, &answers), Vec::<String>::new());
+    eprintln!("figure:\tof {} frames on stdio, answered wrongly\t0\t0\tok", frames.len());
 }
 
 async fn rest(victim: &mut Victim) -> Vec<Value> {
@@ -133,9 +146,12 @@ async fn rest(victim: &mut Victim) -> Vec<Value> {
 async fn over_http_each_get_one_answer() {
     let mut victim = Victim::over_http().await;
     let frames = corpus::frames();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut times) = (Vec::new(), Vec::new());
     for (n, frame) in frames.iter().enumerate() {
+        let started = Instant::now();
+        // Returns when the answer is there.
         victim.client.send_bytes(frame).await;
+        times.push(started.elapsed());
         let answers = victim.client.unasked();
         // Over HTTP an empty body is a message that is missing.
         let blank = frame.iter().all(u8::is_ascii_whitespace);
@@ -146,10 +162,13 @@ async fn over_http_each_get_one_answer() {
             assert_eq!(victim.client.result("ping", json!({})).await, json!({}));
         }
     }
-    eprintln!("{} frames on one connection", frames.len());
+    let longest = times.iter().max().copied().unwrap_or_default();
+    eprintln!("{} frames on one connection, the slowest answer after {longest:?}", frames.len());
+    assert_eq!(hangs(&times), Vec::<String>::new());
     assert_eq!(wrong, Vec::<String>::new());
     victim.lives().await;
     victim.assert_small("mutated frames over HTTP");
+    eprintln!("figure:\tof {} frames over HTTP, answered wrongly\t0\t0\tok", frames.len());
 }
 
 /// The test can fail: a server that trusts the last of two equal keys, and is silent about what it cannot read.
@@ -170,6 +189,7 @@ fn a_weak_server_is_found_out() {
         found(frames.iter().filter_map(last_key_wins).collect()),
         found(frames.iter().filter_map(silent).collect()),
     ];
+    assert_eq!(hangs(&[HANG / 2, HANG * 2]).len(), 1, "a server that hangs once");
     eprintln!("weak servers: {counts:?} ids with too many or too few answers");
     assert!(counts.iter().all(|count| *count > 0));
 }

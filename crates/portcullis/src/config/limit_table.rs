@@ -1,0 +1,102 @@
+//! The table of limits: what each is called in the configuration and in the metrics, and what happens at it.
+
+use super::check::schema;
+use portcullis_core::Limit;
+use std::fmt::Write;
+
+/// Where a limit's value comes from.
+enum Bound {
+    /// A key of the configuration.
+    Key(&'static str),
+    /// No reason is known to change it.
+    Fixed(&'static str),
+}
+
+/// Returns the table as Markdown.
+pub fn limit_table() -> String {
+    let schema = schema();
+    let mut text =
+        String::from("| limit | key, or what it is | by default | at the limit |\n|---|---|---|---|\n");
+    for limit in Limit::ALL {
+        let (bound, then) = about(limit);
+        let (key, value) = match bound {
+            Bound::Key(key) => {
+                let pointer = format!("/properties/{}/default", key.replace('.', "/properties/"));
+                let default = schema.pointer(&pointer).map(ToString::to_string).unwrap_or_default();
+                (format!("`{key}`"), default)
+            }
+            Bound::Fixed(value) => ("fixed".to_owned(), value.to_owned()),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| `{}` | {key} | {value} | {then} |", limit.label());
+    }
+    text
+}
+
+fn about(limit: Limit) -> (Bound, &'static str) {
+    use Bound::{Fixed, Key};
+    match limit {
+        Limit::LineBytes => (Key("limits.line_bytes_max"), "the line is skipped and answered with an error"),
+        Limit::BodyBytes => (Key("limits.body_bytes_max"), "413"),
+        Limit::HeaderBytes => (Fixed("32 KiB"), "431, and the connection is closed"),
+        Limit::Connections => (Key("limits.connections_max"), "the new connection is closed"),
+        Limit::ConnectionsPerSource => {
+            (Key("limits.connections_per_source_max"), "the new connection is closed")
+        }
+        Limit::HeadersTime => (Key("limits.headers_secs"), "the connection is closed"),
+        Limit::BodyTime => (Key("limits.body_secs"), "408, and the connection is closed"),
+        Limit::WriteTime => (Key("limits.write_secs"), "the connection is closed"),
+        Limit::KeepAliveTime => (Key("limits.keep_alive_secs"), "the idle connection is closed"),
+        Limit::TokenFailures => (
+            Key("limits.token_failures_max"),
+            "429 for `limits.token_lockout_secs`; tokens that were good before from that address still are",
+        ),
+        Limit::InFlight => (Key("limits.in_flight_max"), "an error for the new request"),
+        Limit::Sessions => (Key("limits.sessions_max"), "the client's idlest session is closed, or 503"),
+        Limit::SessionsPerClient => {
+            (Key("limits.sessions_per_client_max"), "the client's idlest session is closed, or 503")
+        }
+        Limit::SessionIdle => (Key("limits.session_idle_secs"), "the session is closed"),
+        Limit::Rate => (Key("rate_limit.requests_per_second"), "an error that says when to come back"),
+        Limit::CallTime => {
+            (Key("limits.call_secs_max"), "the call ends with `timeout`; a tool may have a shorter time")
+        }
+        Limit::ResultBytes => (
+            Key("limits.result_bytes_max"),
+            "the call ends with `too_large`; a tool may have a smaller bound",
+        ),
+        Limit::JsonDepth => (Fixed("64 levels"), "an error"),
+        Limit::BatchMessages => (Fixed("64 messages"), "an error for all of them"),
+        Limit::Subscriptions => (Fixed("1000 resources"), "an error"),
+        Limit::Listeners => (Fixed("1000 of a client, 10000 in all"), "an error"),
+        Limit::Tasks => (Fixed("100 of a client, 1000 in all"), "an error"),
+        Limit::Questions => (Fixed("64 of a session"), "the call is told that the client cannot be asked"),
+        Limit::StreamBacklog => (Fixed("16 MiB unread (HTTP+SSE)"), "the session is closed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Keys that refuse nothing themselves.
+    const NO_LIMIT: [&str; 2] = ["limits.shutdown_grace_secs", "limits.token_lockout_secs"];
+
+    #[test]
+    fn every_key_is_in_the_table_and_the_table_knows_every_key() {
+        let schema = schema();
+        let keys = schema["properties"]["limits"]["properties"].as_object().unwrap().keys();
+        let keys: BTreeSet<String> =
+            keys.map(|key| format!("limits.{key}")).filter(|key| !NO_LIMIT.contains(&key.as_str())).collect();
+        let named = Limit::ALL.into_iter().filter_map(|limit| match about(limit).0 {
+            Bound::Key(key) if key.starts_with("limits.") => Some(key.to_owned()),
+            _ => None,
+        });
+        assert_eq!(named.collect::<BTreeSet<String>>(), keys);
+        let table = limit_table();
+        assert!(table.contains("| `connections` | `limits.connections_max` | 4000 |"), "{table}");
+        assert!(table.contains("| `rate` | `rate_limit.requests_per_second` | 10 |"), "{table}");
+        assert_eq!(table.lines().count(), 2 + Limit::ALL.len());
+    }
+}
