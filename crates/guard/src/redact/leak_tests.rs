@@ -223,8 +223,8 @@ fn what_stands_below_another_long_word_is_caught() {
     let ours = Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}"));
     for above in 40..=48 {
         for leak in own_leaks(&known).iter().filter(|leak| leak.encoding == "base64 twice") {
-            for after in ["", "6", "60", "601"] {
-                let text = format!("{}\n{}{after}", "x".repeat(above), leak.text);
+            for (before, after) in [("", ""), ("", "6"), ("", "60"), ("", "601"), ("TOKEN=", "\n012345")] {
+                let text = format!("{before}{}\n{}{after}", "x".repeat(above), leak.text);
                 assert!(!ours.text(&text).contains(&leak.text), "{} below {above} characters", leak.name);
             }
         }

@@ -125,7 +125,9 @@ pub(super) fn decoded<E>(text: &[u8], start: usize, end: usize, emit: &mut Emit<
             in_pieces(line, at, emit)?;
         }
         at += line.len() + 1;
-        before += line.len();
+        // What is no digit ends a piece, and the next one begins in step with itself.
+        let digits = line.iter().rev().take_while(|byte| is_base64(**byte)).count();
+        before = if digits == line.len() { before + digits } else { digits };
     }
     Ok(())
 }
