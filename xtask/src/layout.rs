@@ -45,6 +45,16 @@ impl Layout {
         self.target.join("debug").join(program)
     }
 
+    /// Returns the path of a program that was built as it is released.
+    pub(crate) fn released(&self, program: &str) -> PathBuf {
+        self.target.join("release").join(program)
+    }
+
+    /// Returns a file or folder of `torture`, below `target/torture`.
+    pub(crate) fn torture(&self, name: &str) -> PathBuf {
+        self.target.join("torture").join(name)
+    }
+
     /// Starts a command that is run from the root of the repository.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);

@@ -11,6 +11,7 @@ mod node;
 mod python;
 mod run;
 mod steps;
+mod torture;
 
 use anyhow::Result;
 use layout::Layout;
@@ -25,6 +26,8 @@ Tasks:
   conformance [server]                run the official conformance suite
   clients                             let real clients talk to the built program
   bench                               measure the release build and write docs/benchmarks.md
+  torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
+                                      the long forms of the hard tests, ten minutes in all
 
 What the tasks need is installed below target/xtask.";
 
@@ -38,6 +41,7 @@ enum Task {
     Conformance,
     Clients,
     Bench(Vec<String>),
+    Torture(torture::Settings),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +74,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Conformance => return conformance::run(&layout),
         Task::Clients => return clients::run(&layout),
         Task::Bench(words) => bench::run(&words)?,
+        Task::Torture(settings) => return torture::run(&layout, &settings),
     }
     Ok(true)
 }
@@ -84,6 +89,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["conformance"] | ["conformance", "server"] => Ok(Task::Conformance),
         ["clients"] => Ok(Task::Clients),
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
+        ["torture", rest @ ..] => parse_torture(rest),
         other => Err(format!("`{}` is not a task", other.join(" "))),
     }
 }
@@ -107,6 +113,27 @@ fn parse_test(words: &[&str]) -> Result<Task, String> {
         }
     }
     Ok(Task::Test(only))
+}
+
+fn parse_torture(words: &[&str]) -> Result<Task, String> {
+    let mut settings =
+        torture::Settings { seed: None, only: Vec::new(), minutes: torture::MINUTES, as_json: false };
+    let mut words = words.iter().flat_map(|word| word.split('='));
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
+        match word {
+            "--json" => settings.as_json = true,
+            "--seed" => settings.seed = Some(number(value()?)?),
+            "--minutes" => settings.minutes = number(value()?)?.clamp(1, 24 * 60),
+            "--only" => settings.only.extend(value()?.split(',').map(str::to_owned)),
+            other => return Err(format!("`{other}` is not an option of `torture`")),
+        }
+    }
+    match settings.only.iter().find(|name| !torture::is_row(name)) {
+        Some(name) => Err(format!("`{name}` is not a row; expected {}", torture::names())),
+        None => Ok(Task::Torture(settings)),
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +162,19 @@ mod tests {
         ] {
             assert_eq!(check(line), Ok(task), "{line}");
         }
+    }
+
+    #[test]
+    fn torture_takes_its_settings() {
+        let torture = |seed, only: &[&str], minutes, as_json| {
+            let only = only.iter().map(|name| (*name).to_owned()).collect();
+            Ok(Task::Torture(torture::Settings { seed, only, minutes, as_json }))
+        };
+        assert_eq!(check("torture"), torture(None, &[], 10, false));
+        let line = "torture --seed 7 --only kill,fuzz --minutes=2 --json";
+        assert_eq!(check(line), torture(Some(7), &["kill", "fuzz"], 2, true));
+        assert_eq!(check("torture --seed x"), Err("`x` is not a number".to_owned()));
+        assert!(check("torture --only kil").unwrap_err().starts_with("`kil` is not a row; expected kill, "));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod context;
 mod effect;
 mod error;
 mod family;
+pub mod folder;
 mod gate;
 pub mod json;
 mod limit;

@@ -22,7 +22,6 @@ use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,7 +76,7 @@ impl Root {
 
     /// Makes the folder, for its owner alone, where it does not exist, and opens it.
     pub fn create(folder: &Path) -> Result<Root, RootError> {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = crate::folder::make(folder);
         made.map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
             None => RootError::Io(error),

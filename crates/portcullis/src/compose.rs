@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
 };
+use portcullis_egress::{Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
 use portcullis_guard::{
     ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
     ServerNumbers, Verdict,
@@ -19,7 +20,7 @@ use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, 
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::ToolsConfig;
+use portcullis_tools::{ToolsConfig, WebConfig};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -124,26 +125,50 @@ impl Ops for HubOps {
 /// Returns the native tools of a hub with default settings, as a client that may do everything sees them.
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
+    // With every family that a configuration can turn on.
+    std::fs::write(folder.path().join("portcullis.toml"), "[web]\n").context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let (gate, _) = guarded(&config, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
+    let tools = tools(&config, Arc::new(NoSecrets))?;
+    let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
-fn tools(config: &Config) -> ToolsConfig {
-    ToolsConfig {
+fn tools(config: &Config, secrets: Arc<dyn SecretSource>) -> Result<ToolsConfig> {
+    Ok(ToolsConfig {
         workspace_root: config.workspace.data_dir(),
         prompts_dir: config.prompts.path.clone(),
         workspace: config.workspace.enabled,
         memory: config.memory.enabled,
-    }
+        web: config.web.as_ref().map(|web| web_config(config, web, secrets)).transpose()?,
+    })
+}
+
+fn web_config(config: &Config, web: &config::Web, secrets: Arc<dyn SecretSource>) -> Result<WebConfig> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let settings = EgressSettings {
+        exceptions: config.egress.exceptions.clone(),
+        per_host: config.egress.per_host,
+        ..EgressSettings::default()
+    };
+    let resolver = Arc::new(SystemResolver::default());
+    let egress = Egress::new(settings, resolver, secrets, clock.clone())?;
+    Ok(WebConfig {
+        egress: Arc::new(egress),
+        clock,
+        plain_http: web.plain_http,
+        respect_robots: web.respect_robots,
+        user_agent: web.user_agent.clone(),
+        allow: web.allow.clone(),
+        deny: web.deny.clone(),
+    })
 }
 
 /// Returns the native tools of a configuration, seen by nobody in particular. Touches none of its data.
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config) };
+    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets))? };
     let registry = Registry::default();
     portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry.tools())
@@ -152,11 +177,12 @@ pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
 /// Puts the guards before the native tools.
 fn guarded(
     config: &Config,
+    tools: &ToolsConfig,
     registry: Registry,
     secrets: Vec<(String, Secret<String>)>,
     clock: Arc<dyn Clock>,
 ) -> Result<(Gate, Handles)> {
-    portcullis_tools::register(&tools(config), &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+    portcullis_tools::register(tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     let settings = GuardSettings {
         rate: rate(config),
         policy: policy(config),
@@ -180,7 +206,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let registry = Registry::default();
     let changes = registry.changes();
     let servers = Arc::new(Servers::new(registry.clone(), store.clone()));
-    let (gate, handles) = guarded(config, registry, known, clock.clone())?;
+    let tools = tools(config, store.clone())?;
+    let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
     servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
     voice::follows(&handles.redactor);

@@ -23,6 +23,7 @@ pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
 use problem::Finding;
@@ -38,13 +39,21 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 25] = [
+const NEED_RESTART: [&str; 33] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
+    "web.http",
+    "web.respect_robots",
+    "web.user_agent",
+    "web.allow",
+    "web.deny",
+    "egress.allow",
+    "egress.per_host_per_minute",
+    "egress.per_host_burst",
     "secrets.key",
     "secrets.key_file",
     "limits.line_bytes_max",
@@ -78,6 +87,9 @@ pub struct Config {
     pub workspace: Workspace,
     pub memory: Memory,
     pub prompts: Prompts,
+    /// `None` if there are no web tools.
+    pub web: Option<Web>,
+    pub egress: Egress,
     pub stdio: Stdio,
     pub redaction: Redaction,
     pub secrets: Secrets,
@@ -144,6 +156,23 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompts {
     pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Web {
+    pub plain_http: PlainHttp,
+    pub respect_robots: bool,
+    pub user_agent: Option<String>,
+    /// In lower case.
+    pub allow: Vec<String>,
+    /// In lower case.
+    pub deny: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Egress {
+    pub exceptions: Vec<Exception>,
+    pub per_host: PerHost,
 }
 
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The home folder of a hub. It exists, and it belongs to this user alone.
@@ -46,7 +46,7 @@ impl Home {
 /// Makes a folder that only this user can enter. One that exists is closed to others.
 pub(crate) fn make_private(path: &Path) -> Result<()> {
     let failed = || format!("cannot make the folder `{}`", path.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(failed)?;
+    portcullis_core::folder::make(path).with_context(failed)?;
     let metadata = std::fs::metadata(path).with_context(failed)?;
     if metadata.permissions().mode() & 0o077 != 0 {
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(failed)?;

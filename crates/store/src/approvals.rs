@@ -45,7 +45,7 @@ pub enum ApprovalError {
     #[error("`{0}` has expired; the call has to be made again, and will ask again")]
     Expired(String),
     #[error("`{id}` is {state} already")]
-    Decided { id: String, state: &'static str },
+    Decided { id: String, state: Stage },
     #[error("the approvals do not fit in their file any more; nothing was changed")]
     TooLarge,
     #[error("`{0}` destroys something, so it can only be approved one call at a time")]
@@ -98,6 +98,35 @@ pub enum State {
     Rejected,
     /// Approved once, and that once is over.
     Used,
+}
+
+/// How an approval stands at some time: what was last done with it, or that its time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Pending,
+    Approved,
+    Rejected,
+    Used,
+    Expired,
+}
+
+impl Stage {
+    /// Returns the one word for it, for people and programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Pending => "pending",
+            Stage::Approved => "approved",
+            Stage::Rejected => "rejected",
+            Stage::Used => "used",
+            Stage::Expired => "expired",
+        }
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The call that is asked about.
@@ -162,14 +191,13 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Returns the state in one word, for people and programs.
-    pub fn state_at(&self, now: Timestamp) -> &'static str {
+    pub fn stage(&self, now: Timestamp) -> Stage {
         match self.state {
-            State::Used => "used",
-            _ if self.expires <= now => "expired",
-            State::Pending => "pending",
-            State::Approved => "approved",
-            State::Rejected => "rejected",
+            State::Used => Stage::Used,
+            _ if self.expires <= now => Stage::Expired,
+            State::Pending => Stage::Pending,
+            State::Approved => Stage::Approved,
+            State::Rejected => Stage::Rejected,
         }
     }
 
@@ -242,7 +270,7 @@ impl Approvals {
     /// Waits for other processes that change the file at this moment, and for the disk; not for a runtime thread.
     pub fn ask(&self, call: &Asked, lifetimes: Lifetimes) -> Result<Standing, ApprovalError> {
         // Most calls that come here a second time need no change.
-        if let Some(standing) = self.standing(call)?
+        if let Some(standing) = self.peek(call)?
             && !changes_by_use(&standing, call)
         {
             return Ok(standing);
@@ -283,11 +311,6 @@ impl Approvals {
         })
     }
 
-    /// Returns how a call stands, without asking or using anything.
-    pub fn peek(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
-        self.standing(call)
-    }
-
     /// Takes an answer to a question that nobody has answered yet.
     pub fn answer(
         &self,
@@ -296,7 +319,7 @@ impl Approvals {
         by: &str,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |state, _| state == "pending")
+        self.settle(id, verdict, by, lifetimes, |stage, _| stage == Stage::Pending)
     }
 
     /// Decides about a question by its id, or by the beginning of it. A no may still become a yes, and a yes that is
@@ -308,9 +331,9 @@ impl Approvals {
         by: &str,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |state, verdict| match verdict {
-            Verdict::Approve(_) => matches!(state, "pending" | "rejected"),
-            Verdict::Reject { .. } => matches!(state, "pending" | "approved"),
+        self.settle(id, verdict, by, lifetimes, |stage, verdict| match verdict {
+            Verdict::Approve(_) => matches!(stage, Stage::Pending | Stage::Rejected),
+            Verdict::Reject { .. } => matches!(stage, Stage::Pending | Stage::Approved),
         })
     }
 
@@ -320,16 +343,16 @@ impl Approvals {
         verdict: Verdict,
         by: &str,
         lifetimes: Lifetimes,
-        may: fn(&str, &Verdict) -> bool,
+        may: fn(Stage, &Verdict) -> bool,
     ) -> Result<Approval, ApprovalError> {
         let now = self.now();
         file::change(&self.live.file, now, |approvals| {
             let at = find(approvals, id)?;
             let approval = &mut approvals[at];
             let id = || approval.id.clone();
-            match approval.state_at(now) {
-                state if may(state, &verdict) => {}
-                "expired" => return Err(ApprovalError::Expired(id())),
+            match approval.stage(now) {
+                stage if may(stage, &verdict) => {}
+                Stage::Expired => return Err(ApprovalError::Expired(id())),
                 state => return Err(ApprovalError::Decided { id: id(), state }),
             }
             let (state, span, reason, lasts) = match verdict {
@@ -363,7 +386,7 @@ impl Approvals {
     /// Returns what waits for a decision, oldest first.
     pub fn pending(&self) -> Result<Vec<Approval>, ApprovalError> {
         let now = self.now();
-        let waits = |approval: &&Approval| approval.state_at(now) == "pending";
+        let waits = |approval: &&Approval| approval.stage(now) == Stage::Pending;
         self.known(|approvals| Ok(approvals.iter().filter(waits).cloned().collect()))
     }
 
@@ -378,7 +401,8 @@ impl Approvals {
         Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX)
     }
 
-    fn standing(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
+    /// Returns how a call stands, without asking or using anything.
+    pub fn peek(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
         let now = self.now();
         self.known(|approvals| Ok(choose(approvals, call, now).map(|at| stand(approvals[at].clone()))))
     }

@@ -121,6 +121,7 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Connection {
+        #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
         let stream = within("connecting", TcpStream::connect(address)).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Connection { address, stream, buffer: Vec::new() }
@@ -130,6 +131,7 @@ impl Connection {
     pub async fn open_from(source: IpAddr, address: SocketAddr) -> Connection {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((source, 0).into()).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
         let stream = within("connecting", socket.connect(address)).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Connection { address, stream, buffer: Vec::new() }

@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod http;
 pub mod mcp_client;
 pub mod process;
+pub mod torture;
 pub mod transcript;
 pub mod wait;
 

@@ -21,8 +21,17 @@ impl Hub {
         Hub::with(|_| {})
     }
 
+    /// Makes a hub with other settings.
+    pub(crate) fn of(change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Hub {
+        Hub::made(|_| {}, change)
+    }
+
     /// Makes a hub on a folder that `prepare` has filled.
     pub(crate) fn with(prepare: impl FnOnce(&std::path::Path)) -> Hub {
+        Hub::made(prepare, |config| config)
+    }
+
+    fn made(prepare: impl FnOnce(&std::path::Path), change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Hub {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
         let config = ToolsConfig {
@@ -30,9 +39,10 @@ impl Hub {
             prompts_dir: folder.path().join("prompts"),
             workspace: true,
             memory: true,
+            web: None,
         };
         let registry = Registry::default();
-        register(&config, &registry).unwrap();
+        register(&change(config), &registry).unwrap();
         Hub { folder, gate: Gate::new(registry, vec![]) }
     }
 

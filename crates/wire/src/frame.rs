@@ -47,15 +47,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 if line.last() == Some(&b'\r') {
                     line.truncate(at - 1);
                 }
-                if line.iter().all(u8::is_ascii_whitespace) {
-                    continue;
-                }
                 if line.len() > self.line_bytes_max {
                     return Ok(Line::TooLong { bytes: line.len() as u64 });
                 }
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    continue;
+                }
                 return Ok(Line::Text(line.freeze()));
             }
-            if self.buffer.len() > self.line_bytes_max {
+            if self.is_too_long() {
                 return self.skip_line().await;
             }
             self.make_room();
@@ -63,10 +63,19 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 // A last line without an end is a line all the same.
                 let rest = self.buffer.split().freeze();
                 self.searched = 0;
+                if rest.len() > self.line_bytes_max {
+                    return Ok(Line::TooLong { bytes: rest.len() as u64 });
+                }
                 let blank = rest.iter().all(u8::is_ascii_whitespace);
                 return Ok(if blank { Line::End } else { Line::Text(rest) });
             }
         }
+    }
+
+    /// Returns whether the line is too long, whatever comes. A `\r` may be half of its end, and does not count then.
+    fn is_too_long(&self) -> bool {
+        let end_bytes = usize::from(self.buffer.last() == Some(&b'\r'));
+        self.buffer.len() > self.line_bytes_max + end_bytes
     }
 
     /// Makes room for the next read.
@@ -93,6 +102,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads to the end of a line that is too long, keeping nothing of it.
     async fn skip_line(&mut self) -> std::io::Result<Line> {
         let mut bytes = self.buffer.len() as u64;
+        let mut last = self.buffer.last().copied();
         self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
         self.searched = 0;
         loop {
@@ -100,11 +110,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(Line::TooLong { bytes });
             }
             if let Some(at) = line_end(&self.buffer) {
-                bytes += at as u64;
+                let before = at.checked_sub(1).map_or(last, |before| self.buffer.get(before).copied());
+                bytes = bytes + at as u64 - u64::from(before == Some(b'\r'));
                 let _ = self.buffer.split_to(at + 1);
                 return Ok(Line::TooLong { bytes });
             }
             bytes += self.buffer.len() as u64;
+            last = self.buffer.last().copied();
             self.buffer.clear();
         }
     }
@@ -150,6 +162,21 @@ mod tests {
         input.extend_from_slice(b"\nok\n");
         let expected = [Line::TooLong { bytes: 200_000 }, text("ok"), Line::End];
         assert_eq!(lines(&input, 1_000).await, expected);
+    }
+
+    #[tokio::test]
+    async fn how_a_line_arrives_does_not_matter() {
+        let input = b"xxxx\r\nyyyyy\r\n     \nzzzz\r";
+        let expected = [text("xxxx"), Line::TooLong { bytes: 5 }, Line::TooLong { bytes: 5 }];
+        for size in 1..input.len() {
+            let (mut to, from) = tokio::io::duplex(size);
+            let mut reader = LineReader::new(from, 4);
+            tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut to, input).await });
+            for expected in &expected {
+                assert_eq!(reader.next().await.unwrap(), *expected, "in pieces of {size}");
+            }
+            assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: 5 });
+        }
     }
 
     #[tokio::test]

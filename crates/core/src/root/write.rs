@@ -149,8 +149,12 @@ impl Root {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
-                    // A durable file in a folder that a crash forgets is lost all the same.
-                    rustix::fs::fsync(&folder)?;
+                    // A durable file in a folder that a crash forgets is lost all the same. Taken back if that fails,
+                    // so that the next write does not take it for durable.
+                    if let Err(errno) = rustix::fs::fsync(&folder) {
+                        let _ = rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
+                        return Err(errno.into());
+                    }
                     open_inside(&folder, name, FOLDER | OFlags::NOFOLLOW, STRICT)?
                 }
                 opened => opened?,
@@ -227,10 +231,11 @@ impl<'a> Temporary<'a> {
         let descriptor = rustix::fs::openat(folder, name.as_str(), flags, NEW_FILE)?;
         let temporary = Temporary { folder, name, descriptor, placed: false };
         rustix::fs::flock(&temporary.descriptor, FlockOperation::NonBlockingLockExclusive)?;
-        let mut left = content;
-        while !left.is_empty() {
-            match rustix::io::write(&temporary.descriptor, left) {
-                Ok(count) => left = left.get(count..).unwrap_or_default(),
+        let mut done = 0;
+        while let Some(left) = content.get(done..).filter(|left| !left.is_empty()) {
+            // At a stated place, which is also how a trace tells these writes from all others.
+            match rustix::io::pwrite(&temporary.descriptor, left, done as u64) {
+                Ok(count) => done += count,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -3,7 +3,7 @@
 use arc_swap::ArcSwap;
 use portcullis_core::{Clock, ErrorKind, ToolError};
 use portcullis_store::approvals::{
-    Approval, ApprovalError, Approvals, Asked, Lifetimes, Standing, State, Verdict,
+    Approval, ApprovalError, Approvals, Asked, Lifetimes, Stage, Standing, Verdict,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -133,8 +133,8 @@ impl ApprovalDesk {
         loop {
             let (desk, id) = (self.clone(), id.to_owned());
             let pending = blocking(move || {
-                let approval = desk.inner.store.get(&id)?;
-                Ok(approval.state == State::Pending && desk.inner.store.now() < approval.expires)
+                let store = &desk.inner.store;
+                Ok(store.get(&id)?.stage(store.now()) == Stage::Pending)
             });
             if !pending.await.unwrap_or(false) {
                 return;

@@ -7,9 +7,9 @@
 use super::chain::{Link, Mac};
 use super::lines::{Ended, Lines};
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// How far back the newest anchor is looked for. An anchor has about 170 bytes.
@@ -56,12 +56,13 @@ pub(crate) fn write(path: &Path, anchor: &Anchor) -> io::Result<()> {
         file.set_len(whole_bytes)?;
     }
     file.write_all(&line)?;
-    file.sync_data()?;
+    // Half durable it would be worse than none, and another one is coming.
+    file.sync_data().inspect_err(|_| drop(file.set_len(whole_bytes)))?;
     if whole_bytes == 0 { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 fn open(path: &Path, dir: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    portcullis_core::folder::make(dir)?;
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 

@@ -7,9 +7,9 @@
 use hmac::{Hmac, KeyInit, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const KEY_BYTES: usize = 32;
@@ -190,7 +190,7 @@ impl Sealed<'_> {
 /// Writes a small file that is either whole or not there, for this user alone. One that is there stays.
 fn place(path: &Path, text: &str) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    portcullis_core::folder::make(dir)?;
     let draft = path.with_extension("key.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.set_permissions(Permissions::from_mode(0o600))?;

@@ -8,9 +8,9 @@ use super::chain::{ChainKey, Link, Mac, Sealed, hex};
 use super::lines::{CURRENT, closed_name, closed_numbers};
 use super::record::Torn;
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// How far back the last record is looked for at first; if it is not there, in the whole file.
@@ -66,11 +66,15 @@ pub(crate) struct FileSink {
     bytes: u64,
     /// Where the file ends, if it could not be brought back to that after a failure.
     cut_to: Option<u64>,
+    /// How much of the file is known to be on disk.
+    synced_bytes: u64,
+    /// A sync failed, so what follows `synced_bytes` has to be written again.
+    write_again: bool,
 }
 
 impl FileSink {
     pub(crate) fn new(settings: AuditSettings) -> FileSink {
-        FileSink { settings, file: None, bytes: 0, cut_to: None }
+        FileSink { settings, file: None, bytes: 0, cut_to: None, synced_bytes: 0, write_again: false }
     }
 
     fn path(&self) -> PathBuf {
@@ -79,7 +83,7 @@ impl FileSink {
 
     fn open(&self) -> io::Result<File> {
         let dir = &self.settings.dir;
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        portcullis_core::folder::make(dir)?;
         std::fs::set_permissions(dir, Permissions::from_mode(0o700))?;
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(self.path())?;
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -92,6 +96,8 @@ impl FileSink {
         let path = &self.settings.key_file;
         // A new key for an old log would make all of it look forged, and a forged one look right.
         let key = if exists || path.try_exists()? { ChainKey::read(path) } else { ChainKey::create(path) };
+        // Also where one is found: whoever made it may not have come so far.
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(key?)
     }
 
@@ -102,6 +108,7 @@ impl FileSink {
         {
             file.set_len(bytes).inspect_err(|_| self.cut_to = Some(bytes))?;
         }
+        self.make_durable(&file).map_err(named(&self.path()))?;
         let numbers = closed_numbers(&self.settings.dir)?;
         let anchors_file = &self.settings.anchors_file;
         let anchored = anchor::newest(anchors_file).map_err(named(anchors_file))?.map(|anchor| anchor.link());
@@ -123,6 +130,27 @@ impl FileSink {
         self.end_tail(&mut file, good_bytes, &mut resumed)?;
         let bytes = file.metadata()?.len();
         Ok((resumed, file, bytes))
+    }
+
+    /// Puts all that is in the file on disk.
+    ///
+    /// After a sync that failed the kernel counts the pages as written, and syncing again would succeed without
+    /// writing them. So they are written once more.
+    fn make_durable(&mut self, file: &File) -> io::Result<()> {
+        if self.write_again {
+            // The other handle adds to the end whatever place it is told.
+            let in_place = OpenOptions::new().write(true).open(self.path())?;
+            let mut chunk = vec![0; 64 * 1024];
+            let mut at = self.synced_bytes;
+            while let count @ 1.. = file.read_at(&mut chunk, at)? {
+                in_place.write_all_at(chunk.get(..count).unwrap_or_default(), at)?;
+                at += count as u64;
+            }
+        }
+        file.sync_data().inspect_err(|_| self.write_again = true)?;
+        self.synced_bytes = file.metadata()?.len();
+        self.write_again = false;
+        Ok(())
     }
 
     /// Looks at what stands after the last record. A record that lacks only its line end gets it; anything else is
@@ -214,8 +242,12 @@ impl Sink for FileSink {
 
     fn sync(&mut self) -> io::Result<()> {
         let Some(file) = &self.file else { return Err(io::Error::other("the log is not open")) };
-        // After a failed sync the kernel may have dropped the pages: the handle is not to be trusted any more.
-        file.sync_data().map_err(named(&self.path())).inspect_err(|_| self.file = None)
+        if let Err(error) = file.sync_data() {
+            (self.file, self.write_again) = (None, true);
+            return Err(named(&self.path())(error));
+        }
+        self.synced_bytes = self.bytes;
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

@@ -57,11 +57,12 @@ pub fn verify(settings: &AuditSettings) -> Result<Verified, VerifyError> {
     let anchors = Anchors::open(&settings.anchors_file).map_err(unreadable(&settings.anchors_file))?;
     let files = LogFiles::open(&settings.dir).map_err(unreadable(&settings.dir))?;
     let anchors_path = &settings.anchors_file;
+    // A hub that was killed on its first start may have come no further than an empty file.
+    let current_bytes = files.current.as_ref().map(File::metadata).transpose();
+    let current_bytes = current_bytes.map_err(unreadable(&settings.dir))?.map_or(0, |current| current.len());
     let key = match ChainKey::read(&settings.key_file) {
         Ok(key) => key,
-        Err(KeyError::Missing(_))
-            if files.closed.is_empty() && files.current.is_none() && anchors.is_empty() =>
-        {
+        Err(KeyError::Missing(_)) if files.closed.is_empty() && current_bytes == 0 && anchors.is_empty() => {
             return Ok(Verified::default());
         }
         Err(error) => return Err(error.into()),

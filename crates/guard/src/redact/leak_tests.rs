@@ -170,8 +170,15 @@ fn check(keeper: &dyn Keeper, leaks: &[Leak]) -> Result<String, String> {
             }
         }
     }
+    let figure = |what: &str, missed: usize, count: usize, most: usize| {
+        let ok = if missed <= most { "ok" } else { "FAILED" };
+        format!("figure:\tof {count} secrets that {what} be caught, missed\t{missed}\t≤ {most}\t{ok}")
+    };
+    let most = count[1] * SHOULD_MISSED_PERCENT_MAX / 100;
+    let figures =
+        [figure("must", must.len(), count[0], 0), figure("should", should.len(), count[1], most)].join("\n");
     let report = format!(
-        "must: {} of {} leak; should: {} of {} leak {should:?}",
+        "{figures}\nmust: {} of {} leak; should: {} of {} leak {should:?}",
         must.len(),
         count[0],
         should.len(),
@@ -206,6 +213,21 @@ fn the_shared_leaks_are_caught() {
         (shared::<Known>("secrets.jsonl"), shared::<Leak>("secret_leaks.jsonl"))
     {
         check_both(known, &leaks);
+    }
+}
+
+/// A line that looks like the one before it going on, and is not.
+#[test]
+fn what_stands_below_another_long_word_is_caught() {
+    let known = own_secrets();
+    let ours = Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}"));
+    for above in 40..=48 {
+        for leak in own_leaks(&known).iter().filter(|leak| leak.encoding == "base64 twice") {
+            for (before, after) in [("", ""), ("", "6"), ("", "60"), ("", "601"), ("TOKEN=", "\n012345")] {
+                let text = format!("{before}{}\n{}{after}", "x".repeat(above), leak.text);
+                assert!(!ours.text(&text).contains(&leak.text), "{} below {above} characters", leak.name);
+            }
+        }
     }
 }
 

@@ -14,6 +14,8 @@ const NUMBERS_MIN: usize = 8;
 const HEX_DIGITS_MIN: usize = 20;
 /// A value of nine bytes. It may stand in a path, whose slashes are digits of base 64.
 const BASE32_DIGITS_MIN: usize = 15;
+/// The longest [`Code::group`]; all others divide it.
+const GROUP_CHARS_MAX: usize = 8;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Code {
@@ -108,17 +110,31 @@ const fn digits(ranges: &[(u8, u8, u8)]) -> [u8; 256] {
 
 /// Hands out everything that the run may stand for.
 pub(super) fn decoded<E>(text: &[u8], start: usize, end: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
-    if let Some(view) = joined(text, start, end) {
-        // What was wrapped is masked as a whole.
-        return decoded(&view.bytes, 0, view.bytes.len(), &mut |inner: View| {
-            let mut whole = View::default();
-            whole.part(start, end - start, inner.bytes.len().max(1));
-            whole.bytes = inner.bytes;
-            emit(whole.into_whole())
-        });
+    let Some(view) = joined(text, start, end) else { return in_pieces(&text[start..end], start, emit) };
+    // What was wrapped is masked as a whole.
+    in_pieces(&view.bytes, 0, &mut |inner: View| {
+        let mut whole = View::default();
+        whole.part(start, end - start, inner.bytes.len().max(1));
+        whole.bytes = inner.bytes;
+        emit(whole.into_whole())
+    })?;
+    // Lines that are not one text: out of step with those before it, a line was decoded to nothing.
+    let (mut at, mut before) = (start, 0);
+    for line in text[start..end].split(u8::is_ascii_whitespace) {
+        if before % GROUP_CHARS_MAX != 0 {
+            in_pieces(line, at, emit)?;
+        }
+        at += line.len() + 1;
+        // What is no digit ends a piece, and the next one begins in step with itself.
+        let digits = line.iter().rev().take_while(|byte| is_base64(**byte)).count();
+        before = if digits == line.len() { before + digits } else { digits };
     }
+    Ok(())
+}
+
+fn in_pieces<E>(text: &[u8], start: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     let mut at = start;
-    for piece in text[start..end].split(|byte| !is_base64(*byte)) {
+    for piece in text.split(|byte| !is_base64(*byte)) {
         pieces(piece, at, emit)?;
         at += piece.len() + 1;
     }

@@ -62,6 +62,11 @@ fn redaction_costs() {
     let clean = |text: &str| matches!(redactor.scrub(text), Cow::Borrowed(_));
     println!("plain text with 100 secrets:");
     assert!(is_fast(&plain, &clean));
+    let started = Instant::now();
+    assert!(clean(&plain));
+    let millis = started.elapsed().as_secs_f64() * 1e3;
+    println!("figure:\tredaction of 1 MB of plain text, 100 secrets\t{millis:.1} ms\t≤ 10 ms\tok");
+    assert!(millis <= 10.0);
     println!("the same, looking for one after the other:");
     let forms: Vec<String> = known
         .iter()

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use portcullis_core::{
     Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, SystemClock, Unruled,
 };
-use portcullis_store::approvals::{Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Verdict};
+use portcullis_store::approvals::{
+    Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Stage, Verdict,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -74,7 +76,7 @@ impl Desk {
             }
             rows.push(vec![
                 approval.id.clone(),
-                approval.state_at(now).to_owned(),
+                approval.stage(now).to_string(),
                 client.clone(),
                 if kind == "tool" { target.clone() } else { format!("{kind} {target}") },
                 effect.clone(),
@@ -140,8 +142,8 @@ impl Desk {
             let reason = "a completion is decided about with what it completes; leave `--always` out";
             return Err(BadUsage(reason.to_owned()).into());
         }
-        let state = approval.state_at(self.approvals.now());
-        if !matches!(state, "pending" | "rejected") {
+        let state = approval.stage(self.approvals.now());
+        if !matches!(state, Stage::Pending | Stage::Rejected) {
             return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
         }
         let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
@@ -218,7 +220,7 @@ fn told(approval: &Approval, now: Timestamp) -> String {
     let mut text = format!(
         "{}  {}\n\nclient     {client}, by {origin}\ncall       {kind} {target}\neffect     {effect}, {reach}\nasked by   {rule}\nasked      {:.0}, {}\n",
         approval.id,
-        approval.state_at(now),
+        approval.stage(now),
         approval.asked,
         ago(approval.asked, now),
     );
@@ -251,7 +253,7 @@ fn shown(approval: &Approval, now: Timestamp) -> Value {
         &approval.call;
     json!({
         "id": approval.id,
-        "state": approval.state_at(now),
+        "state": approval.stage(now).as_str(),
         "client": client,
         "origin": origin,
         "kind": kind,

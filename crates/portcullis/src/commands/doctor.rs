@@ -7,6 +7,7 @@ use crate::secrets::{self, Asking};
 use crate::{print, voice};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
+use portcullis_egress::PlainHttp;
 use portcullis_server::local;
 use portcullis_store::approvals::Approvals;
 use portcullis_store::clients::Directory;
@@ -92,6 +93,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
     findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
+    findings.push(Finding { what: "web", state: look_at_web(&config) });
     findings.push(Finding { what: "secrets", state: look_at_secrets(home, &config)? });
     findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
     Ok(findings)
@@ -147,6 +149,21 @@ fn look_at_approvals(config: &Config) -> State {
             error.to_string(),
             "restore `approvals.json` from a backup, or move it away: what waited has to ask again",
         ),
+    }
+}
+
+/// Reaches for nothing: whether the web is there is not ours to say.
+fn look_at_web(config: &Config) -> State {
+    let Some(web) = &config.web else {
+        return State::Good("off; `[web]` in the configuration turns web_fetch on".to_owned());
+    };
+    let http = if web.plain_http == PlainHttp::Allowed { ", http:// too" } else { "" };
+    match config.egress.exceptions.as_slice() {
+        [] => State::Good(format!("on, public addresses only{http}")),
+        exceptions => {
+            let places: Vec<String> = exceptions.iter().map(ToString::to_string).collect();
+            State::Good(format!("on, public addresses{http} and {}", places.join(", ")))
+        }
     }
 }
 

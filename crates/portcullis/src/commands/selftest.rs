@@ -11,7 +11,45 @@ use crate::{print, surface};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
+
+/// The page that examples name, and what stands in for it: a selftest needs no network.
+const PAGE_IN_EXAMPLES: &str = "https://example.com/";
+const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n\
+                    <title>Example</title><p>A page for the selftest.";
+
+/// A site of one page on this machine.
+struct Site {
+    address: SocketAddr,
+}
+
+impl Site {
+    /// Answers until the process ends.
+    fn open() -> Result<Site> {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the selftest's page")?;
+        let address = listener.local_addr()?;
+        std::thread::spawn(move || {
+            for mut visitor in listener.incoming().flatten() {
+                // What was asked does not matter; who went away does not either.
+                let _ = visitor.read(&mut [0; 4096]).and_then(|_| visitor.write_all(PAGE.as_bytes()));
+            }
+        });
+        Ok(Site { address })
+    }
+
+    fn instead_of_the_web(&self, arguments: &Value) -> Value {
+        let mut arguments = arguments.clone();
+        for value in arguments.as_object_mut().into_iter().flat_map(|object| object.values_mut()) {
+            if *value == PAGE_IN_EXAMPLES {
+                *value = json!(format!("http://{}/", self.address));
+            }
+        }
+        arguments
+    }
+}
 
 /// What was found about one tool.
 struct Checked {
@@ -21,16 +59,20 @@ struct Checked {
 
 pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
+    let site = Site::open()?;
     let home = Home::open(folder.path().join("home"))?;
     // It calls faster than a client may.
     std::fs::write(
         home.path().join("portcullis.toml"),
-        "[rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n",
+        format!(
+            "[rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n[web]\n[egress]\nallow = [\"{}\"]\n",
+            site.address
+        ),
     )?;
     let config = Config::load(home.path(), &|_| None)?.config;
     let checked = block_on(async {
         let mut link = Link::open(&home, &config).await?;
-        check_all(&mut link).await
+        check_all(&mut link, &site).await
     })??;
     let failed = checked.iter().filter(|tool| !tool.problems.is_empty()).count();
     if as_json {
@@ -48,7 +90,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
-async fn check_all(link: &mut Link) -> Result<Vec<Checked>> {
+async fn check_all(link: &mut Link, site: &Site) -> Result<Vec<Checked>> {
     let listed = link.list("tools/list", "tools").await?;
     let snapshots: BTreeMap<&str, Value> = surface::snapshots()?;
     let mut checked: Vec<Checked> = Vec::new();
@@ -65,7 +107,7 @@ async fn check_all(link: &mut Link) -> Result<Vec<Checked>> {
                     problems
                         .push("its definition is not that of its snapshot; run `cargo xtask gen`".to_owned());
                 }
-                problems.extend(call(link, &name, tool, snapshot).await?);
+                problems.extend(call(link, site, &name, tool, snapshot).await?);
             }
         }
         checked.push(Checked { name, problems });
@@ -78,9 +120,15 @@ async fn check_all(link: &mut Link) -> Result<Vec<Checked>> {
 }
 
 /// Calls a tool with its example, and with what its schema must refuse.
-async fn call(link: &mut Link, name: &str, tool: &Value, snapshot: &Value) -> Result<Vec<String>> {
+async fn call(
+    link: &mut Link,
+    site: &Site,
+    name: &str,
+    tool: &Value,
+    snapshot: &Value,
+) -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    let arguments = &snapshot["example"]["arguments"];
+    let arguments = site.instead_of_the_web(&snapshot["example"]["arguments"]);
     let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await;
     match result {
         Err(error) => problems.push(format!("its example failed: {error:#}")),

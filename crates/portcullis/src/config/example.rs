@@ -31,8 +31,10 @@ pub fn example() -> String {
     for (name, node) in schema["properties"].as_object().into_iter().flatten() {
         let about = node["description"].as_str().unwrap_or_default();
         if let Some(keys) = node["properties"].as_object() {
+            // A section without a default does something by being there.
+            let mark = if node["default"].is_null() { "#" } else { "" };
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "\n# {about}\n[{name}]");
+            let _ = writeln!(text, "\n# {about}\n{mark}[{name}]");
             for (key, node) in keys {
                 let about =
                     node["description"].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
@@ -58,7 +60,7 @@ mod tests {
     use super::super::check::check;
     use super::super::read;
     use super::super::tests::keys;
-    use super::super::written::Written;
+    use super::super::written::{Web, Written};
     use super::*;
 
     fn parsed(toml: &str) -> Written {
@@ -81,7 +83,8 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        assert_eq!(parsed(&uncommented), Written::default());
+        let with_all_sections = Written { web: Some(Web::default()), ..Written::default() };
+        assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
         for key in keys().iter().filter(|key| *key != "policy") {
             let pointer = format!("/{}", key.replace('.', "/"));
@@ -142,6 +145,28 @@ mod tests {
         [prompts]
         # Folder of prompt templates; relative to the home folder.
         #path = "prompts"
+
+        # Pages of the public web. This section turns `web_fetch` on.
+        #[web]
+        # Whether pages may be fetched unencrypted (http://), too.
+        #http = false
+        # Whether what a site asks of programs (robots.txt) is obeyed.
+        #respect_robots = false
+        # What sites are told about who is asking, if not Portcullis and its version.
+        #user_agent = ""
+        # Domains that may be asked, with all below them; any if empty.
+        #allow = []
+        # Domains that may not be asked, nor any below them.
+        #deny = []
+
+        # What every request that leaves this machine has to keep to.
+        [egress]
+        # Exact hosts and ports that may be reached although they are not public; also by http://.
+        #allow = []
+        # Requests per minute to one host, on average.
+        #per_host_per_minute = 60
+        # Requests that one host may get at once after a quiet time.
+        #per_host_burst = 20
 
         # The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
         [stdio]

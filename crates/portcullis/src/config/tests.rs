@@ -144,6 +144,31 @@ fn every_key_is_understood() {
 }
 
 #[test]
+fn the_web_is_there_when_its_section_is() {
+    assert_eq!(load("").web, None);
+    let web = load("[web]\n").web.unwrap();
+    assert_eq!((web.plain_http, web.respect_robots, web.user_agent), (PlainHttp::Refused, false, None));
+    let config = load(
+        "[web]\nhttp = true\nuser_agent = \"x/1\"\nallow = [\"Example.com\"]\n[egress]\nallow = [\"127.0.0.1:80\", \"a.b:443\"]\n",
+    );
+    let web = config.web.unwrap();
+    assert_eq!((web.plain_http, web.user_agent.as_deref()), (PlainHttp::Allowed, Some("x/1")));
+    assert_eq!(web.allow, ["example.com"]);
+    let places: Vec<String> = config.egress.exceptions.iter().map(ToString::to_string).collect();
+    assert_eq!(places, ["127.0.0.1:80", "a.b:443"]);
+    insta::assert_snapshot!(check(
+        "[web]\nuser_agent = \"a\\nb\"\ndeny = [\"https://x.test/\", \"x.test:80\"]\n[egress]\nallow = [\"10.0.0.0/8\", \"*:80\"]\nper_host_burst = 0\n"
+    ), @r##"
+    portcullis.toml:2: `web.user_agent` is "a\u{a}b", expected up to 256 printable ASCII characters
+    portcullis.toml:3: `web.deny[0]` is "https://x.test/", expected a domain like example.com
+    portcullis.toml:3: `web.deny[1]` is "x.test:80", expected a domain like example.com
+    portcullis.toml:5: `egress.allow[0]` is "10.0.0.0/8", expected a host and a port, like 127.0.0.1:8080 or internal.example:443
+    portcullis.toml:5: `egress.allow[1]` is "*:80", expected a host and a port, like 127.0.0.1:8080 or internal.example:443
+    portcullis.toml:6: `egress.per_host_burst` is 0, expected 1 to 1000000
+    "##);
+}
+
+#[test]
 fn everything_wrong_is_told_at_once() {
     insta::assert_snapshot!(check(r#"
 [http]
@@ -199,7 +224,7 @@ x = 1
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
     portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `stdio`, `redaction`, `secrets`, `limits`, `approvals`, `time` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `web`, `egress`, `stdio`, `redaction`, `secrets`, `limits`, `approvals`, `time` or `policy`
     "#);
 }
 
@@ -275,7 +300,6 @@ fn what_later_versions_have_is_named_as_such() {
     portcullis.toml:1: `vault` is not supported by this version
     portcullis.toml:2: `calendars` is not supported by this version
     portcullis.toml:3: `github` is not supported by this version
-    portcullis.toml:4: `web` is not supported by this version
     portcullis.toml:5: `scripts` is not supported by this version
     portcullis.toml:6: `mcp` is not supported by this version
     portcullis.toml:8: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`

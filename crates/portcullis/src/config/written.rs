@@ -24,6 +24,12 @@ pub(super) struct Written {
     pub(super) memory: Memory,
     /// Prompt templates.
     pub(super) prompts: Prompts,
+    /// Pages of the public web. This section turns `web_fetch` on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Web")]
+    pub(super) web: Option<Web>,
+    /// What every request that leaves this machine has to keep to.
+    pub(super) egress: Egress,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
     pub(super) stdio: Stdio,
     /// What is masked in everything that leaves. Secrets of the store always are.
@@ -99,6 +105,38 @@ pub(super) struct Prompts {
     /// Folder of prompt templates; relative to the home folder.
     #[schemars(length(min = 1), example = &"prompts")]
     pub(super) path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Web {
+    /// Whether pages may be fetched unencrypted (http://), too.
+    pub(super) http: bool,
+    /// Whether what a site asks of programs (robots.txt) is obeyed.
+    pub(super) respect_robots: bool,
+    /// What sites are told about who is asking, if not Portcullis and its version.
+    #[schemars(example = &"ExampleBot/1.0 (+https://example.com/bot)")]
+    pub(super) user_agent: String,
+    /// Domains that may be asked, with all below them; any if empty.
+    #[schemars(example = ["example.com"])]
+    pub(super) allow: Vec<String>,
+    /// Domains that may not be asked, nor any below them.
+    #[schemars(example = ["example.net"])]
+    pub(super) deny: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Egress {
+    /// Exact hosts and ports that may be reached although they are not public; also by http://.
+    #[schemars(example = ["127.0.0.1:8080"])]
+    pub(super) allow: Vec<String>,
+    /// Requests per minute to one host, on average.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) per_host_per_minute: u32,
+    /// Requests that one host may get at once after a quiet time.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) per_host_burst: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -391,6 +429,12 @@ impl Default for Memory {
 impl Default for Prompts {
     fn default() -> Self {
         Prompts { path: "prompts".to_owned() }
+    }
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20 }
     }
 }
 

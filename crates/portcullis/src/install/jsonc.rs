@@ -87,8 +87,13 @@ fn plain_json(text: &str) -> String {
 fn edit(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     let mut scanner = Scanner::new(text);
     let mut object = scanner.root()?;
-    let unit =
-        object.members.first().and_then(|first| indent_of(text, first.start)).unwrap_or(DEFAULT_INDENT);
+    // What a member stands further in than its object.
+    let outer = line_indent(text, object.open);
+    let first = object.members.first().and_then(|first| indent_of(text, first.start));
+    let unit = first
+        .and_then(|indent| indent.strip_prefix(outer))
+        .filter(|unit| !unit.is_empty())
+        .unwrap_or(DEFAULT_INDENT);
     let mut rest = path;
     while let [key, deeper @ ..] = rest {
         let Some(member) = object.members.iter().rev().find(|member| member.key == *key) else { break };

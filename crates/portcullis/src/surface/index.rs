@@ -5,4 +5,5 @@ const SNAPSHOTS: &[(&str, &str)] = &[
     ("workspace_list", include_str!("workspace_list.json")),
     ("memory_read", include_str!("memory_read.json")),
     ("memory_write", include_str!("memory_write.json")),
+    ("web_fetch", include_str!("web_fetch.json")),
 ];

@@ -208,7 +208,7 @@ fn questions_and_answers_expire() {
     fixture.wait(1_001);
     let late = fixture.approve(&id, Span::Once).unwrap_err();
     assert!(matches!(late, ApprovalError::Expired(_)), "{late}");
-    assert_eq!(fixture.store.get(&id).unwrap().state_at(fixture.store.now()), "expired");
+    assert_eq!(fixture.store.get(&id).unwrap().stage(fixture.store.now()), Stage::Expired);
     let id = fixture.pending_id(&one);
     fixture.approve(&id, Span::Once).unwrap();
     fixture.wait(101);

@@ -57,6 +57,7 @@ impl GateDoor {
             prompts_dir: folder.path().join("prompts"),
             workspace: true,
             memory: false,
+            web: None,
         };
         let settings = GuardSettings {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },

@@ -100,6 +100,7 @@ pub async fn slow_connections(address: SocketAddr, token: &str, slow: Slow) -> S
             (body.clone(), " ")
         };
         all.push(tokio::spawn(async move {
+            #[expect(clippy::disallowed_methods, reason = "to a hub that a test started")]
             let mut stream = TcpStream::connect(address).await.ok()?;
             stream.write_all(begin.as_bytes()).await.ok()?;
             Some(open_for(stream, drip, give_up).await)

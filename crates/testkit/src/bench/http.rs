@@ -76,6 +76,7 @@ impl Place {
     }
 
     pub(crate) fn connect(&self) -> Result<TcpStream> {
+        #[expect(clippy::disallowed_methods, reason = "to a hub that this program started")]
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;

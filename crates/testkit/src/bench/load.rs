@@ -118,6 +118,7 @@ async fn connection(
     request: Vec<u8>,
     until: Instant,
 ) -> Result<Vec<Duration>> {
+    #[expect(clippy::disallowed_methods, reason = "to a hub that this program started")]
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut answer, mut latencies) = ([0; ANSWER_BYTES_MAX], Vec::new());

@@ -195,6 +195,7 @@ fn no_path_of_the_lists_leads_out() {
     }
     let fixture = Fixture::new();
     assert_eq!(check(&fixture, &fixture, &paths), Escapes::default());
+    println!("figure:\tescapes by {} paths, read, listed and written\t0\t0\tok", paths.len());
     println!("{} paths, read, listed and written: nothing outside was seen or changed", paths.len());
 }
 

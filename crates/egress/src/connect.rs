@@ -1,0 +1,146 @@
+//! Opens connections, to addresses that were checked. No other file of the project opens one to the outside.
+
+use crate::error::EgressError;
+use crate::target::Target;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+/// How many addresses of one host are tried, one after the other.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Opens connections and proves who is at the other end.
+pub(crate) struct Connector {
+    tls: TlsConnector,
+    timeout: Duration,
+}
+
+/// A connection, with or without TLS.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connector {
+    pub(crate) fn new(
+        extra_roots: Vec<CertificateDer<'static>>,
+        timeout: Duration,
+    ) -> Result<Connector, EgressError> {
+        let setup = |why: String| EgressError::Setup { why };
+        // Compiled in: a static binary in an empty container has no certificates to look for.
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        for root in extra_roots {
+            roots.add(root).map_err(|error| setup(error.to_string()))?;
+        }
+        let mut config = ClientConfig::builder_with_provider(Arc::new(crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setup(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Connector { tls: TlsConnector::from(Arc::new(config)), timeout })
+    }
+
+    /// Connects to the first of `addresses` that answers. They have been checked; no name is looked up here.
+    pub(crate) async fn open(
+        &self,
+        target: &Target,
+        addresses: &[IpAddr],
+    ) -> Result<TokioIo<Stream>, EgressError> {
+        let opening = async {
+            let tcp = self.reach(target, addresses).await?;
+            if target.url.scheme() == "http" {
+                return Ok(TokioIo::new(Stream::Plain(tcp)));
+            }
+            let failed = |why: String| EgressError::Tls { host: target.shown_host(), why };
+            let name = server_name(target).map_err(|error| failed(error.to_string()))?;
+            let tls = self.tls.connect(name, tcp).await.map_err(|error| failed(error.to_string()))?;
+            Ok(TokioIo::new(Stream::Tls(Box::new(tls))))
+        };
+        let late =
+            EgressError::Timeout { host: target.shown_host(), doing: "to connect", after: self.timeout };
+        tokio::time::timeout(self.timeout, opening).await.unwrap_or(Err(late))
+    }
+
+    async fn reach(&self, target: &Target, addresses: &[IpAddr]) -> Result<TcpStream, EgressError> {
+        let mut why = "it has no address".to_owned();
+        let tried = addresses.iter().take(ATTEMPTS_MAX);
+        // One that hangs must leave time for the others.
+        let share = self.timeout / u32::try_from(tried.len().max(1)).unwrap_or(1);
+        for address in tried {
+            let address = SocketAddr::new(address.to_canonical(), target.port);
+            match tokio::time::timeout(share, connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => why = error.to_string(),
+                Err(_) => why = "no answer in time".to_owned(),
+            }
+        }
+        Err(EgressError::Connect { host: target.shown_host(), why })
+    }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place, and the address was checked")]
+    let stream = TcpStream::connect(address).await?;
+    // Nothing is sent to anyone else, whatever the system did with the connection.
+    let peer = stream.peer_addr()?;
+    if peer.ip().to_canonical() != address.ip() || peer.port() != address.port() {
+        return Err(io::Error::other(format!("connected to {peer} instead of {address}")));
+    }
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Returns the name that the certificate must have: the host of the address, whatever it resolved to.
+fn server_name(target: &Target) -> Result<ServerName<'static>, io::Error> {
+    match target.literal() {
+        Some(address) => Ok(ServerName::from(address)),
+        None => {
+            let host = target.shown_host();
+            let name = host.strip_suffix('.').unwrap_or(&host);
+            ServerName::try_from(name.to_owned()).map_err(io::Error::other)
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A world in a network namespace: public addresses with a site on them, and canaries everywhere else.
+//!
+//! One listener takes every address that the namespace has. A connection that arrives at an address which is not one of
+//! the public ones is a hit.
+
+use super::site::{answer, head, redirect};
+use super::tls;
+use crate::Resolve;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Where pages are.
+const PUBLIC: [&str; 3] = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946"];
+/// Where canaries are, besides all of 127.0.0.0/8 and ::1.
+const PRIVATE: [&str; 8] = [
+    "10.0.0.1",
+    "169.254.169.254",
+    "169.254.170.2",
+    "100.64.0.1",
+    "172.16.0.1",
+    "192.168.0.1",
+    "192.168.1.1",
+    "fd00:ec2::254",
+];
+/// Ports of canaries: those of the corpora, and one for redirects.
+const PORTS: [u16; 7] = [80, 443, 22, 2379, 6379, 8080, CANARY_PORT];
+const CANARY_PORT: u16 = 45_454;
+/// Set in the process that lives in the namespace.
+pub(super) const VARIABLE: &str = "PORTCULLIS_TEST_NAMESPACE";
+/// Seconds that a name server of the corpora sleeps.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// Runs a test of this crate in a namespace. Returns whether the caller is in it; says so where that is not permitted.
+pub(super) fn inside(name: &str) -> bool {
+    if std::env::var_os(VARIABLE).is_some() {
+        return true;
+    }
+    let addresses = PUBLIC.iter().chain(&PRIVATE);
+    let script: String = addresses.map(|at| format!("ip addr add {at}/{} dev lo && ", prefix(at))).collect();
+    let script = format!("ip link set lo up && {script} exec \"$@\"");
+    let probe = "ip link set lo up && ip addr add 10.0.0.1/32 dev lo";
+    let may = std::process::Command::new("unshare").args(["-rn", "sh", "-c", probe]).output();
+    if !may.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: network namespaces (`unshare -rn`, `ip`) are not permitted here");
+        return false;
+    }
+    let command = ["unshare", "-rn", "sh", "-c", &script, "sh"];
+    assert_eq!(super::again(name, &command, VARIABLE), Some(true));
+    false
+}
+
+fn prefix(address: &str) -> u8 {
+    if address.contains(':') { 128 } else { 32 }
+}
+
+/// Reads a corpus, or says that it is skipped.
+pub(super) fn corpus(name: &str) -> Vec<Value> {
+    let root = match std::env::var_os("PORTCULLIS_SHARED") {
+        Some(root) => PathBuf::from(root),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    };
+    match std::fs::read_to_string(root.join("fixtures/corpora").join(name)) {
+        Ok(text) => text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+        Err(_) => {
+            eprintln!("skipped: {name} is not there");
+            Vec::new()
+        }
+    }
+}
+
+/// Names and what they lead to. What nobody knows leads home, as a hostile name server would have it.
+#[derive(Default)]
+pub(super) struct Names {
+    /// Answers one after the other; the last goes on.
+    scripted: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
+}
+
+impl Names {
+    pub(super) fn script(&self, host: &str, answers: Vec<Vec<IpAddr>>) {
+        self.scripted.lock().unwrap().insert(host.to_owned(), answers);
+    }
+
+    pub(super) fn answer(&self, host: &str) -> Option<Vec<IpAddr>> {
+        if let Some(answers) = self.scripted.lock().unwrap().get_mut(host) {
+            return match answers.len() {
+                0 => None,
+                1 => Some(answers[0].clone()),
+                _ => Some(answers.remove(0)),
+            };
+        }
+        Some(vec![match host {
+            "example.com" | "public.test" => PUBLIC[0].parse().unwrap(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        }])
+    }
+}
+
+impl Resolve for Names {
+    fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let answer = self.answer(&host);
+        Box::pin(async move {
+            match answer {
+                Some(addresses) => Ok(addresses),
+                None => {
+                    tokio::time::sleep(SLOW).await;
+                    Ok(vec![Ipv4Addr::LOCALHOST.into()])
+                }
+            }
+        })
+    }
+}
+
+/// The world: its names, its redirects, and who was reached.
+pub(super) struct World {
+    pub(super) names: Arc<Names>,
+    pub(super) redirects: Vec<Value>,
+    hits: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+impl World {
+    pub(super) async fn open() -> World {
+        let redirects = corpus("ssrf_redirects.jsonl");
+        let world = World { names: Arc::default(), redirects: redirects.clone(), hits: Arc::default() };
+        for port in PORTS {
+            let listener = TcpListener::bind(("::", port)).await.unwrap();
+            let (hits, redirects) = (world.hits.clone(), redirects.clone());
+            tokio::spawn(async move {
+                while let Ok((visitor, _)) = listener.accept().await {
+                    let at = visitor.local_addr().unwrap();
+                    let is_public = PUBLIC
+                        .iter()
+                        .any(|public| at.ip().to_canonical() == public.parse::<IpAddr>().unwrap());
+                    if !is_public {
+                        hits.lock().unwrap().push(at);
+                    }
+                    tokio::spawn(serve(visitor, port, redirects.clone()));
+                }
+            });
+        }
+        world
+    }
+
+    /// Returns where canaries were reached since this was last asked.
+    pub(super) async fn hits(&self) -> Vec<SocketAddr> {
+        // A connection is there before it is accepted: come after whatever is in the queue.
+        for port in PORTS {
+            #[expect(clippy::disallowed_methods, reason = "a test, to itself")]
+            drop(TcpStream::connect((PUBLIC[0], port)).await.unwrap());
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        std::mem::take(&mut *self.hits.lock().unwrap())
+    }
+}
+
+async fn serve(visitor: TcpStream, port: u16, redirects: Vec<Value>) {
+    if port == 443 {
+        let Ok(mut visitor) = tls::acceptor().accept(visitor).await else { return };
+        head(&mut visitor).await;
+        let _ = visitor.write_all(&answer(200, &[], "a page")).await;
+        let _ = visitor.shutdown().await;
+        return;
+    }
+    let mut visitor = visitor;
+    let request = head(&mut visitor).await;
+    let number =
+        request.split(' ').nth(1).and_then(|path| path.strip_prefix("/redirect/")?.parse::<usize>().ok());
+    let reply = match number.and_then(|number| redirects.get(number)) {
+        Some(case) => case_reply(case),
+        None => answer(200, &[], "a page"),
+    };
+    let _ = visitor.write_all(&reply).await;
+    let _ = visitor.shutdown().await;
+}
+
+fn case_reply(case: &Value) -> Vec<u8> {
+    let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
+    let field = case["location_or_field"].as_str().unwrap().replace("{PORT}", &CANARY_PORT.to_string());
+    match field.split_once(": ") {
+        Some((name @ ("Refresh" | "WWW-Authenticate"), value)) => answer(status, &[(name, value)], "<p>"),
+        _ if field.starts_with("ASM ") => answer(status, &[("content-type", "application/json")], &field),
+        _ => redirect(status, &field),
+    }
+}

@@ -1,0 +1,108 @@
+//! Text with secrets in it, cut and mixed by a stranger.
+
+use crate::{Verdict, hold};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use portcullis_core::Secret;
+use portcullis_guard::Redactor;
+use std::sync::OnceLock;
+
+pub const WORDS: &[&str] = &[
+    "hunter2-blue-horse",
+    "pa%24%24w%C3%B6rd",
+    "\\u0068",
+    "&#104;",
+    "%68",
+    "aHVudGVyMi1ibHVlLWhvcnNl",
+    "ghp_",
+    "eyJhbGciOi",
+    "Bearer ",
+    "-----BEGIN ",
+    "=",
+    "\\",
+    "%",
+    "&",
+    "\"",
+    "\n",
+    "AKIA",
+    "68756e746572322d",
+    "+/",
+    "==",
+];
+const SECRETS: [(&str, &str); 3] = [
+    ("PLAIN", "hunter2-blue-horse"),
+    ("MARKS", "<q&a>\"7'\\x/9+z=="),
+    ("LONG", "Zk93bGV0IGZsaWVzIGF0IG1pZG5pZ2h0IG92ZXIgdGhlIG9sZCBtaWxs-0451"),
+];
+/// What is masked may grow to its label, and no hit is shorter than a secret.
+const GROWS_TIMES_MAX: usize = 16;
+
+/// Masks a text, whole and in pieces of a size. What is tested; a weak one can take its place.
+pub struct Mask {
+    pub whole: fn(&str) -> String,
+    pub pieces: fn(&[u8], usize) -> Vec<u8>,
+}
+
+fn redactor() -> Option<&'static Redactor> {
+    static REDACTOR: OnceLock<Option<Redactor>> = OnceLock::new();
+    let secrets = SECRETS.map(|(name, value)| (name.to_owned(), Secret::new(value.to_owned())));
+    REDACTOR.get_or_init(|| Redactor::new(&secrets).ok()).as_ref()
+}
+
+pub fn check(input: &[u8]) -> Verdict {
+    let whole = |text: &str| redactor().map(|redactor| redactor.scrub(text).into_owned()).unwrap_or_default();
+    let pieces = |text: &[u8], size: usize| {
+        let Some(mut scrubber) = redactor().map(Redactor::scrubber) else { return Vec::new() };
+        let mut out: Vec<u8> = text.chunks(size).flat_map(|piece| scrubber.push(piece)).collect();
+        out.extend(scrubber.finish());
+        out
+    };
+    check_with(input, &Mask { whole, pieces })
+}
+
+/// The first three bytes say which secret is put in how, and where; the rest is the text around it.
+pub fn check_with(input: &[u8], mask: &Mask) -> Verdict {
+    let (head, around) = input.split_at(input.len().min(3));
+    let byte = |at: usize| usize::from(head.get(at).copied().unwrap_or_default());
+    let (_, value) = SECRETS[byte(0) % SECRETS.len()];
+    let planted = WAYS[byte(1) % WAYS.len()](value);
+    let around = String::from_utf8_lossy(around);
+    let at = around.floor_char_boundary(byte(2) * around.len() / 256);
+    let (before, after) = around.split_at(at);
+    // Something stands between a secret and what is around it; run together, an encoding is another one.
+    let text = format!("{before}\n{planted}\n{after}");
+
+    let masked = (mask.whole)(&text);
+    hold!(!masked.contains(&planted), "`{planted}` is left in {masked:?}");
+    let lower = masked.to_lowercase();
+    for (name, value) in SECRETS {
+        hold!(!lower.contains(&value.to_lowercase()), "{name} is left in {masked:?}");
+    }
+    hold!(
+        masked.len() <= text.len() * GROWS_TIMES_MAX + 4096,
+        "{} bytes grew to {}",
+        text.len(),
+        masked.len()
+    );
+    let pieces = (mask.pieces)(text.as_bytes(), 1 + byte(0));
+    hold!(
+        pieces == masked.as_bytes(),
+        "in pieces of {}: {:?}, whole {masked:?}",
+        1 + byte(0),
+        String::from_utf8_lossy(&pieces)
+    );
+    Ok(())
+}
+
+const WAYS: [fn(&str) -> String; 10] = [
+    |value| value.to_owned(),
+    str::to_uppercase,
+    |value| serde_json::Value::from(value).to_string(),
+    |value| value.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+    |value| value.bytes().map(|byte| format!("{byte:02x}")).collect(),
+    |value| STANDARD.encode(value),
+    |value| URL_SAFE_NO_PAD.encode(value),
+    |value| STANDARD.encode(format!("user:{value}")),
+    |value| value.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
+    |value| STANDARD.encode(STANDARD.encode(value)),
+];

@@ -1,0 +1,92 @@
+//! What a row of the table says.
+
+use std::fmt;
+
+/// How a line that holds a figure begins. The fields follow, with tabs between.
+pub const MARK: &str = "figure:";
+
+/// Something counted or measured, and what it should be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub what: String,
+    pub measured: String,
+    pub target: String,
+    /// `None` for what only explains another figure.
+    pub ok: Option<bool>,
+}
+
+impl Figure {
+    /// So many, and it should be exactly `target`.
+    pub fn exactly(what: impl Into<String>, measured: u64, target: u64) -> Figure {
+        Figure::of(what, grouped(measured), grouped(target), Some(measured == target))
+    }
+
+    pub fn at_least(what: impl Into<String>, measured: f64, least: f64, unit: &str) -> Figure {
+        let show = |value: f64| format!("{} {unit}", amount(value)).trim_end().to_owned();
+        Figure::of(what, show(measured), format!("≥ {}", show(least)), Some(measured >= least))
+    }
+
+    pub fn at_most(what: impl Into<String>, measured: f64, most: f64, unit: &str) -> Figure {
+        let show = |value: f64| format!("{} {unit}", amount(value)).trim_end().to_owned();
+        Figure::of(what, show(measured), format!("≤ {}", show(most)), Some(measured <= most))
+    }
+
+    pub fn info(what: impl Into<String>, measured: impl Into<String>) -> Figure {
+        Figure::of(what, measured.into(), String::new(), None)
+    }
+
+    fn of(what: impl Into<String>, measured: String, target: String, ok: Option<bool>) -> Figure {
+        Figure { what: what.into(), measured, target, ok }
+    }
+}
+
+fn amount(value: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is shown, not computed with"
+    )]
+    if value >= 100.0 { grouped(value.round() as u64) } else { format!("{value:.1}") }
+}
+
+/// Returns a number as people write large ones: `20,000`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.ok {
+            Some(true) => "ok",
+            Some(false) => "FAILED",
+            None => "",
+        };
+        write!(f, "{MARK}\t{}\t{}\t{}\t{verdict}", self.what, self.measured, self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_one_line() {
+        assert_eq!(Figure::exactly("lost", 0, 0).to_string(), "figure:\tlost\t0\t0\tok");
+        assert_eq!(Figure::exactly("kills", 999, 1000).to_string(), "figure:\tkills\t999\t1,000\tFAILED");
+        let speed = Figure::at_least("speed", 123_456.7, 100_000.0, "lines/s");
+        assert_eq!(speed.to_string(), "figure:\tspeed\t123,457 lines/s\t≥ 100,000 lines/s\tok");
+        assert_eq!(
+            Figure::at_most("time", 9.5, 10.0, "ms").to_string(),
+            "figure:\ttime\t9.5 ms\t≤ 10.0 ms\tok"
+        );
+        assert_eq!(Figure::info("runs", "3").to_string(), "figure:\truns\t3\t\t");
+    }
+}

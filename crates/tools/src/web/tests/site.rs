@@ -1,0 +1,115 @@
+//! A site on this machine, and a hub that may reach it.
+
+use crate::ToolsConfig;
+use crate::testing::Hub;
+use crate::web::WebConfig;
+use portcullis_core::{Output, SystemClock, Target};
+use portcullis_egress::{Egress, EgressSettings, NoSecrets, PerHost, PlainHttp, Resolve};
+use serde_json::{Value, json};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+/// Knows no name: tests do not ask the network.
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn resolve(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+        Box::pin(async move { Err(io::Error::other(format!("nobody knows {host}"))) })
+    }
+}
+
+pub(crate) struct Site {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Site {
+    /// Answers each path as `answer` says, for as long as the test runs.
+    pub(crate) fn open(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let asking = asked.clone();
+        std::thread::spawn(move || {
+            for mut visitor in listener.incoming().flatten() {
+                let mut request = [0; 8192];
+                let count = visitor.read(&mut request).unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..count]).into_owned();
+                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let answer = answer(&path);
+                asking.lock().unwrap().push(path);
+                let _ = visitor.write_all(&answer);
+            }
+        });
+        Site { address, asked }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Returns a call as `Hub::check` takes it.
+    pub(crate) fn call(&self, path: &str, more: &str) -> String {
+        format!(r#"web_fetch {{"url": "{}"{more}}}"#, self.url(path))
+    }
+
+    /// Returns a transcript without the port, which is another each time.
+    pub(crate) fn anonymous(&self, transcript: &str) -> String {
+        transcript.replace(&self.address.to_string(), "127.0.0.1:PORT")
+    }
+
+    pub(crate) fn config(&self) -> WebConfig {
+        let settings = EgressSettings {
+            exceptions: vec![self.address.to_string().parse().unwrap()],
+            per_host: PerHost { per_minute: 1_000_000, burst: 1_000_000 },
+            ..EgressSettings::default()
+        };
+        let clock = Arc::new(SystemClock);
+        let egress = Egress::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), clock.clone()).unwrap();
+        WebConfig {
+            egress: Arc::new(egress),
+            clock,
+            plain_http: PlainHttp::Refused,
+            respect_robots: false,
+            user_agent: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+        }
+    }
+
+    pub(crate) fn hub(&self) -> Hub {
+        self.hub_with(|_| {})
+    }
+
+    pub(crate) fn hub_with(&self, change: impl FnOnce(&mut WebConfig)) -> Hub {
+        let mut config = self.config();
+        change(&mut config);
+        Hub::of(|tools: ToolsConfig| ToolsConfig { web: Some(config), ..tools })
+    }
+
+    /// Returns the data of a call that works.
+    pub(crate) async fn facts(&self, hub: &Hub, path: &str, more: &str) -> Value {
+        let mut arguments: Value = serde_json::from_str(&format!("{{\"_\": 0{more}}}")).unwrap();
+        arguments.as_object_mut().unwrap().remove("_");
+        arguments["url"] = json!(self.url(path));
+        match hub.call(Target::Tool("web_fetch".to_owned()), arguments).await {
+            Ok(Output::Tool(output)) => output.structured.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut text = format!("HTTP/1.1 {status} Whatever\r\nconnection: close\r\n");
+    headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+    [text.as_bytes(), b"\r\n", body.as_ref()].concat()
+}
+
+pub(crate) fn html(page: &str) -> Vec<u8> {
+    answer(200, &[("content-type", "text/html; charset=utf-8")], page)
+}

@@ -1,0 +1,7 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    if let Err(problem) = portcullis_hostile::path::check(input) {
+        panic!("{problem}");
+    }
+});
