@@ -5,7 +5,7 @@ use crate::effect::{Effect, EffectSet};
 use crate::gate::Sight;
 use crate::json;
 use crate::pattern::Pattern;
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use crate::waits::Waits;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -215,14 +215,38 @@ pub struct Call {
     pub(crate) tool: Option<Arc<ToolDef>>,
     /// Whether a provider answers for the target. For a tool the same as `tool.is_some()`.
     pub(crate) known: bool,
+    /// What is decided where no rule speaks, for what is not a tool.
+    pub(crate) unruled: Unruled,
     /// What the caller may see, where a provider has to know: for completions.
     pub(crate) sight: Option<Sight>,
+    /// What came with the request and means nothing to the hub: for a server that is passed the call.
+    pub passed: Passed,
+}
+
+/// Parts of a request that are only passed on, as the inside of a JSON object each.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// Of `params`, without what the hub understands.
+    pub params: String,
+    /// Of `params._meta`, likewise.
+    pub meta: String,
 }
 
 impl Call {
     pub fn new(caller: Caller, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
-        let (trail, tool) = (Arc::default(), None);
-        Call { id: CallId::new(), caller, target, arguments, ctx, trail, tool, known: false, sight: None }
+        Call {
+            id: CallId::new(),
+            caller,
+            target,
+            arguments,
+            ctx,
+            trail: Arc::default(),
+            tool: None,
+            known: false,
+            unruled: Unruled::default(),
+            sight: None,
+            passed: Passed::default(),
+        }
     }
 
     /// Returns the definition of the tool, where the target is a known tool.

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
-use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef};
+use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -43,8 +43,10 @@ impl<'a> Listing<'a> {
         }
     }
 
-    fn of_read(kind: &'static str, name: &'a str) -> Listing<'a> {
-        Listing { kind, name, effect: Effect::Read, reach: Reach::Local, unruled: Unruled::ByEffect }
+    /// What is only read. Who answers for it is another server exactly where that server has a say of its own.
+    fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
+        let reach = if unruled == Unruled::ByEffect { Reach::Local } else { Reach::Outside };
+        Listing { kind, name, effect: Effect::Read, reach, unruled }
     }
 
     /// Returns what the rules see of a call.
@@ -61,11 +63,12 @@ impl<'a> Listing<'a> {
                 reach: Reach::Outside,
                 unruled: Unruled::ByEffect,
             },
-            (Target::Resource(uri), _) => Listing::of_read("resource", uri),
-            (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {
-                Listing::of_read("prompt", name)
+            (Target::Resource(uri) | Target::Completion(CompletionOf::Template(uri)), _) => {
+                Listing::of_read("resource", uri, call.unruled)
             }
-            (Target::Completion(CompletionOf::Template(uri)), _) => Listing::of_read("resource", uri),
+            (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {
+                Listing::of_read("prompt", name, call.unruled)
+            }
         }
     }
 }
@@ -118,7 +121,8 @@ pub struct Sight {
 impl Sight {
     /// Returns whether the caller may know of this address.
     pub fn sees_resource(&self, uri: &str) -> bool {
-        let listing = Listing::of_read("resource", uri);
+        // Only native families ask: they know which addresses are theirs.
+        let listing = Listing::of_read("resource", uri, Unruled::ByEffect);
         self.layers.iter().all(|layer| layer.shows(&self.caller)(&listing))
     }
 }
@@ -141,7 +145,9 @@ impl Gate {
             call.tool = self.registry.tool(name);
             call.known = call.tool.is_some();
         } else {
-            call.known = self.registry.knows(&call.target);
+            let unruled = self.registry.knows(&call.target);
+            call.known = unruled.is_some();
+            call.unruled = unruled.unwrap_or_default();
         }
         if let Target::Completion(_) = &call.target {
             call.sight = Some(Sight { layers: self.layers.clone(), caller: call.caller.clone() });
@@ -169,14 +175,21 @@ impl Gate {
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {
         self.admits(caller)?;
         let (mut prompts, shows) = (self.registry.catalog().prompts, self.shows(caller));
-        prompts.retain(|prompt| shows(&Listing::of_read("prompt", &prompt.name)));
+        prompts.retain(|prompt| {
+            let unruled = self.registry.knows(&Target::Prompt(prompt.name.clone())).unwrap_or_default();
+            shows(&Listing::of_read("prompt", &prompt.name, unruled))
+        });
         Ok(prompts)
     }
 
     pub fn templates(&self, caller: &Caller) -> Result<Vec<Arc<TemplateDef>>, ToolError> {
         self.admits(caller)?;
         let (mut templates, shows) = (self.registry.catalog().templates, self.shows(caller));
-        templates.retain(|template| shows(&Listing::of_read("resource", &template.uri_template)));
+        templates.retain(|template| {
+            let uri = &template.uri_template;
+            let target = Target::Completion(CompletionOf::Template(uri.clone()));
+            shows(&Listing::of_read("resource", uri, self.registry.knows(&target).unwrap_or_default()))
+        });
         Ok(templates)
     }
 
@@ -196,18 +209,21 @@ impl Gate {
         }
         let shows = self.shows(caller);
         found.retain(|resource| {
-            self.owns(&resource.uri) && shows(&Listing::of_read("resource", &resource.uri))
+            let unruled = self.registry.knows(&Target::Resource(resource.uri.clone()));
+            unruled.is_some_and(|unruled| shows(&Listing::of_read("resource", &resource.uri, unruled)))
         });
         Ok((found, failed))
     }
 
     /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.
     pub fn sees_resource(&self, caller: &Caller, uri: &str) -> bool {
-        self.owns(uri) && self.shows(caller)(&Listing::of_read("resource", uri))
+        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()));
+        unruled.is_some_and(|unruled| self.shows(caller)(&Listing::of_read("resource", uri, unruled)))
     }
 
-    fn owns(&self, uri: &str) -> bool {
-        self.registry.knows(&Target::Resource(uri.to_owned()))
+    /// Lets the owner of a resource know that somebody wants to be told of its changes.
+    pub fn watch(&self, uri: &str) -> Watch {
+        self.registry.watch(uri)
     }
 
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.

@@ -25,7 +25,7 @@ mod tool;
 mod waits;
 
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail,
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, Trail,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{
@@ -33,7 +33,7 @@ pub use context::{
     Progress, Question,
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
-pub use error::{ErrorKind, Fault, InputRequired, ToolError};
+pub use error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
@@ -45,8 +45,8 @@ pub use output::{
 };
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
-    Catalog, Change, Changes, PromptArgument, PromptDef, Provider, Registry, RegistryError, ResourceDef,
-    TemplateDef,
+    Catalog, Change, Changes, Definition, PromptArgument, PromptDef, Provider, Registry, RegistryError,
+    ResourceDef, TemplateDef, Watch,
 };
 pub use root::Root;
 pub use scrub::Scrub;

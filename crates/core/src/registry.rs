@@ -4,11 +4,12 @@ use crate::Outcome;
 use crate::call::{Call, CompletionOf, Target};
 use crate::error::ToolError;
 use crate::gate::Permit;
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::broadcast;
 
 /// How many changes a slow listener may fall behind before it is told that it missed some.
@@ -22,6 +23,28 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
+/// A stranger's own definition of a thing, with all that we do not know of. It is listed as it is.
+#[derive(Debug, Clone)]
+pub struct Definition(Arc<RawValue>);
+
+impl Definition {
+    pub fn new(raw: Box<RawValue>) -> Definition {
+        Definition(raw.into())
+    }
+
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Definition) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for Definition {}
+
 /// A prompt that a person can choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptDef {
@@ -29,6 +52,7 @@ pub struct PromptDef {
     pub title: Option<String>,
     pub description: Option<String>,
     pub arguments: Vec<PromptArgument>,
+    pub definition: Option<Definition>,
 }
 
 /// A resource that can be read.
@@ -40,6 +64,7 @@ pub struct ResourceDef {
     pub description: Option<String>,
     pub mime_type: Option<String>,
     pub size: Option<u64>,
+    pub definition: Option<Definition>,
 }
 
 /// A family of resources, by the form of their addresses.
@@ -50,6 +75,7 @@ pub struct TemplateDef {
     pub title: Option<String>,
     pub description: Option<String>,
     pub mime_type: Option<String>,
+    pub definition: Option<Definition>,
 }
 
 /// What a provider offers under names, in the order in which it is listed.
@@ -71,6 +97,16 @@ pub trait Provider: Send + Sync {
     fn owns_resource(&self, uri: &str) -> bool {
         let _ = uri;
         false
+    }
+
+    /// Returns what is decided about its prompts and resources where no rule speaks.
+    fn unruled(&self) -> Unruled {
+        Unruled::ByEffect
+    }
+
+    /// Hears that somebody begins, or nobody wants any longer, to be told when this resource changes.
+    fn watch(&self, uri: &str, wanted: bool) {
+        let _ = (uri, wanted);
     }
 
     /// Lists the resources that exist now; they are too many and too short-lived for the catalog.
@@ -129,6 +165,28 @@ struct Inner {
     providers: Mutex<Vec<Arc<dyn Provider>>>,
     index: ArcSwap<Index>,
     changes: broadcast::Sender<Change>,
+    /// How many want to be told of which resource.
+    watched: Mutex<HashMap<String, usize>>,
+}
+
+/// Somebody who wants to be told when a resource changes.
+pub struct Watch {
+    registry: Weak<Inner>,
+    uri: String,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let Some(inner) = self.registry.upgrade() else { return };
+        let mut watched = inner.lock_watched();
+        if let Some(count) = watched.get_mut(&self.uri) {
+            *count -= 1;
+            if *count == 0 {
+                watched.remove(&self.uri);
+                inner.watch(&self.uri, false);
+            }
+        }
+    }
 }
 
 /// All providers, in the order of listing.
@@ -141,7 +199,12 @@ impl Default for Registry {
     fn default() -> Self {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         Registry {
-            inner: Arc::new(Inner { providers: Mutex::default(), index: ArcSwap::default(), changes }),
+            inner: Arc::new(Inner {
+                providers: Mutex::default(),
+                index: ArcSwap::default(),
+                changes,
+                watched: Mutex::default(),
+            }),
         }
     }
 }
@@ -201,9 +264,22 @@ impl Registry {
         self.inner.index.load().tools.get(name).map(|(tool, _)| tool.clone())
     }
 
-    /// Returns whether a provider answers for the target.
-    pub(crate) fn knows(&self, target: &Target) -> bool {
-        self.inner.index.load().provider_of(target).is_some()
+    /// Returns what is decided about the target where no rule speaks, or `None` if nobody answers for it.
+    pub(crate) fn knows(&self, target: &Target) -> Option<Unruled> {
+        self.inner.index.load().provider_of(target).map(|provider| provider.unruled())
+    }
+
+    /// Lets the owner of a resource know that somebody wants to be told of its changes, until what is returned is
+    /// dropped.
+    pub(crate) fn watch(&self, uri: &str) -> Watch {
+        let mut watched = self.inner.lock_watched();
+        let count = watched.entry(uri.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.inner.watch(uri, true);
+        }
+        drop(watched);
+        Watch { registry: Arc::downgrade(&self.inner), uri: uri.to_owned() }
     }
 
     /// Hands the call to its provider. The permit shows that the call went through the gate.
@@ -233,6 +309,17 @@ impl Registry {
 }
 
 impl Inner {
+    fn lock_watched(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self, uri: &str, wanted: bool) {
+        let index = self.index.load();
+        if let Some(at) = index.owner_of(uri) {
+            index.providers[at].watch(uri, wanted);
+        }
+    }
+
     fn reindex(&self) {
         let providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
         self.index.store(Arc::new(Index::first_come(&providers)));

@@ -1,9 +1,10 @@
 //! What a tool is, apart from the function that runs.
 
 use crate::effect::{Effect, Reach};
+use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -114,8 +115,7 @@ pub struct ToolDef {
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
     pub unruled: Unruled,
-    /// A stranger's own definition, with all that we do not know of. It is listed as it is.
-    pub definition: Option<Map<String, Value>>,
+    pub definition: Option<Definition>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
@@ -153,7 +153,8 @@ impl ToolDef {
         reach: Reach,
         limits: Limits,
         input_schema: Value,
-        definition: Map<String, Value>,
+        output_schema: Option<Value>,
+        definition: Definition,
     ) -> ToolDef {
         ToolDef {
             name,
@@ -165,7 +166,7 @@ impl ToolDef {
             error_style: ErrorStyle::default(),
             tasks: TaskSupport::default(),
             input_schema,
-            output_schema: definition.get("outputSchema").cloned(),
+            output_schema,
             example: None,
             unruled: Unruled::default(),
             definition: Some(definition),
@@ -197,13 +198,14 @@ impl ToolDef {
             let mut hash = Sha256::new();
             let schema = |schema: Option<&Value>| schema.map_or_else(String::new, Value::to_string);
             for part in [
-                &self.name,
+                self.name.as_str(),
                 &self.title,
                 &self.description,
                 self.effect.as_str(),
                 self.reach.as_str(),
                 &schema(Some(&self.input_schema)),
                 &schema(self.output_schema.as_ref()),
+                self.definition.as_ref().map_or("", |definition| definition.raw().get()),
             ] {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);

@@ -102,6 +102,7 @@ impl ResourceSource for Notes {
             description: None,
             mime_type: None,
             size: None,
+            definition: None,
         };
         Box::pin(async move { Ok(vec![def("stub://a"), def("stub://b")]) })
     }
@@ -117,7 +118,7 @@ struct Greetings;
 impl PromptSource for Greetings {
     fn prompts(&self) -> Vec<Arc<PromptDef>> {
         let (name, arguments) = ("stub_greet".to_owned(), Vec::new());
-        vec![Arc::new(PromptDef { name, title: None, description: None, arguments })]
+        vec![Arc::new(PromptDef { name, title: None, description: None, arguments, definition: None })]
     }
 
     fn get(

@@ -3,7 +3,7 @@
 use crate::config::{Config, McpServer, Verdict};
 use portcullis_core::{Registry, Unruled};
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::{ServerSpec, Status, StdioSpec, Upstream, Values};
+use portcullis_upstream::{ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,11 +80,18 @@ impl Servers {
         let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
         ServerSpec {
             name: server.name.clone(),
-            stdio: StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values },
+            transport: TransportSpec::Stdio(StdioSpec {
+                command,
+                args: server.args.clone(),
+                cwd: Some(cwd),
+                env,
+                values,
+            }),
             timeout: server.timeout,
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
             deny: server.deny.clone(),
+            rename: Vec::new(),
             effects: server.effects.clone(),
             decision: match server.decision {
                 Verdict::Allow => Unruled::Allow,

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Target, TaskSupport, ToolDef, ToolError,
+    Passed, Target, TaskSupport, ToolDef, ToolError,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
@@ -239,7 +239,7 @@ impl Exchange {
         let asked = params.text(Key::ProtocolVersion)?;
         let capabilities = params.optional_object(Key::Capabilities)?.unwrap_or_default();
         let revision = Revision::negotiate(&asked);
-        self.session()?.negotiate(revision, Offers::of(&capabilities))?;
+        self.session()?.negotiate(revision, capabilities)?;
         Ok(self.hub.face.initialize(revision))
     }
 
@@ -306,7 +306,7 @@ impl Exchange {
         if !self.hub.gate.sees_resource(&self.caller(), &uri) {
             return Err(era::resource_not_found(self.revision, &uri));
         }
-        session.subscribe(uri)?;
+        session.subscribe(uri, |uri| self.hub.gate.watch(uri))?;
         Ok(b"{}".to_vec())
     }
 
@@ -391,9 +391,11 @@ impl Exchange {
     ) -> Result<Box<CallJob>, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
+        let passed = Passed { params: params.others(), meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
-            let call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
             return Ok(Box::new(CallJob { hub, id, revision, call, style, round: None }));
         }
@@ -406,6 +408,7 @@ impl Exchange {
         let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
         let round = Arc::new(round);
         call.ctx = CallCtx { cancel, peer: round.clone() };
+        call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
     }

@@ -219,6 +219,10 @@ impl Peer for TaskPeer {
         self.first.state()
     }
 
+    fn capabilities(&self) -> Value {
+        self.first.capabilities()
+    }
+
     fn session(&self) -> Option<&str> {
         self.first.session()
     }

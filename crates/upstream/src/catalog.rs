@@ -6,108 +6,339 @@
 use crate::connection::{Connection, RequestError};
 use crate::names::public_name;
 use crate::spec::ServerSpec;
+use crate::template::Template;
 use portcullis_core::json::{is_invisible, parse_strict, printable};
-use portcullis_core::{Limits, Reach, ToolDef};
-use serde_json::{Map, Value};
+use portcullis_core::{
+    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TemplateDef, ToolDef,
+};
+use portcullis_wire::params::Fields;
+use portcullis_wire::rpc;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
-/// How many tools one server may offer. The largest known has some hundreds.
-const TOOLS_MAX: usize = 2_000;
+/// How many things of a kind one server may offer. The largest known has some hundreds of tools.
+const ITEMS_MAX: usize = 2_000;
 /// How many pages a list may have. A server that never ends its list is not waited for.
 const PAGES_MAX: usize = 200;
-/// The largest definition of one tool.
+/// The largest definition of one thing.
 const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 /// How long one page may take.
 const LIST_WITHIN: Duration = Duration::from_secs(30);
 
-/// The tools of one server, by the names under which they appear.
+/// One thing that a server offers, as it said it.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Its own name there; the address of a resource.
+    pub(crate) own: String,
+    pub(crate) raw: Box<RawValue>,
+}
+
+/// Everything that a server said about itself, page by page.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offer {
+    pub(crate) instructions: Option<String>,
+    pub(crate) tools: Vec<Said>,
+    pub(crate) prompts: Vec<Said>,
+    pub(crate) resources: Vec<Said>,
+    pub(crate) templates: Vec<Said>,
+    /// What is left out already, and why.
+    pub(crate) dropped: Vec<(String, String)>,
+}
+
+/// What appears of it.
 #[derive(Default)]
-pub(crate) struct Tools {
-    pub(crate) defs: Vec<Arc<ToolDef>>,
+pub(crate) struct Shown {
+    pub(crate) tools: Vec<Arc<ToolDef>>,
+    pub(crate) prompts: Vec<Arc<PromptDef>>,
+    pub(crate) resources: Vec<ResourceDef>,
+    pub(crate) templates: Vec<Arc<TemplateDef>>,
     /// From the name here to the name there.
-    pub(crate) own_names: HashMap<String, String>,
+    pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
+    pub(crate) prompt_names: HashMap<String, String>,
+    addresses: HashSet<String>,
+    patterns: Vec<Template>,
     /// What does not appear, and why.
     pub(crate) dropped: Vec<(String, String)>,
 }
 
-/// Lists all tools, page by page.
-pub(crate) async fn tools(connection: &Connection, spec: &ServerSpec) -> Result<Tools, RequestError> {
-    let (mut tools, mut taken) = (Tools::default(), HashSet::new());
-    let (mut cursor, never) = (None::<Value>, CancellationToken::new());
+/// A tool as the server knows it.
+#[derive(Debug)]
+pub(crate) struct OwnTool {
+    pub(crate) name: String,
+    /// Which arguments are also shown in headers: the argument, and the name of the header.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Shown {
+    pub(crate) fn owns(&self, uri: &str) -> bool {
+        self.addresses.contains(uri) || self.patterns.iter().any(|pattern| pattern.matches(uri))
+    }
+}
+
+/// A kind of list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    method: &'static str,
+    key: &'static str,
+    name: &'static str,
+}
+
+pub(crate) const TOOLS: Kind = Kind { method: "tools/list", key: "tools", name: "name" };
+pub(crate) const PROMPTS: Kind = Kind { method: "prompts/list", key: "prompts", name: "name" };
+pub(crate) const RESOURCES: Kind = Kind { method: "resources/list", key: "resources", name: "uri" };
+pub(crate) const TEMPLATES: Kind =
+    Kind { method: "resources/templates/list", key: "resourceTemplates", name: "uriTemplate" };
+
+/// Reads one whole list. A server that does not know the method has nothing of the kind.
+pub(crate) async fn list(
+    connection: &Connection,
+    kind: Kind,
+    dropped: &mut Vec<(String, String)>,
+) -> Result<Vec<Said>, RequestError> {
+    let (mut said, mut cursor) = (Vec::new(), None::<String>);
     for _ in 0..PAGES_MAX {
-        let params = cursor.take().map_or_else(String::new, |cursor| format!(r#""cursor":{cursor}"#));
-        let page = connection.request("tools/list", &params, None, &never, LIST_WITHIN).await?;
-        let Ok(mut page) = parse_strict(page.get()) else {
-            tools.dropped.push(("*".to_owned(), "the list is not readable".to_owned()));
-            break;
+        let params =
+            cursor.take().map_or_else(String::new, |cursor| format!(r#""cursor":{}"#, Value::from(cursor)));
+        let page = match connection.own(kind.method, params, LIST_WITHIN).await {
+            Ok(page) => page,
+            Err(RequestError::Refused(error)) if error.code == i64::from(rpc::METHOD_NOT_FOUND) => break,
+            Err(error) => return Err(error),
         };
-        if let Value::Array(items) = page["tools"].take() {
-            items.into_iter().for_each(|item| add(&mut tools, &mut taken, spec, item));
+        let page: Fields<'_> = match serde_json::from_str(page.get()) {
+            Ok(page) => page,
+            Err(error) => {
+                dropped.push((kind.key.to_owned(), format!("the list is not readable: {error}")));
+                break;
+            }
+        };
+        let items = page.get(kind.key).map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
+        for raw in items.and_then(Result::ok).unwrap_or_default() {
+            if said.len() >= ITEMS_MAX {
+                dropped.push((kind.key.to_owned(), format!("the server offers more than {ITEMS_MAX}")));
+                return Ok(said);
+            }
+            match own_name(kind, raw) {
+                Ok(own) => said.push(Said { own, raw: raw.to_owned() }),
+                Err(why) => dropped.push((kind.key.to_owned(), why)),
+            }
         }
-        match page.get("nextCursor") {
-            Some(next) if next.is_string() => cursor = Some(next.clone()),
+        match page.get("nextCursor").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()) {
+            Some(next) if !next.is_empty() => cursor = Some(next),
             _ => break,
         }
     }
-    Ok(tools)
+    Ok(said)
 }
 
-fn add(tools: &mut Tools, taken: &mut HashSet<String>, spec: &ServerSpec, item: Value) {
-    let own = item["name"].as_str().unwrap_or_default().to_owned();
-    if own.is_empty() || !spec.lists(&own) {
-        return;
-    }
-    if tools.defs.len() >= TOOLS_MAX {
-        tools.dropped.push((own, format!("the server offers more than {TOOLS_MAX} tools")));
-        return;
-    }
-    match define(spec, &own, item, taken) {
-        Ok(def) => {
-            tools.own_names.insert(def.name.clone(), own);
-            tools.defs.push(Arc::new(def));
-        }
-        // One bad definition costs that tool, not the server.
-        Err(why) => tools.dropped.push((printable(&own), why)),
-    }
-}
-
-fn define(spec: &ServerSpec, own: &str, item: Value, taken: &mut HashSet<String>) -> Result<ToolDef, String> {
-    let bytes = item.to_string().len();
+fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
+    let bytes = raw.get().len();
     if bytes > DEFINITION_BYTES_MAX {
-        return Err(format!("its definition has {bytes} bytes, at most {DEFINITION_BYTES_MAX} are taken"));
+        return Err(format!("a definition has {bytes} bytes, at most {DEFINITION_BYTES_MAX} are taken"));
     }
-    let mut item = item;
-    clean(&mut item);
-    let Value::Object(mut definition) = item else {
-        return Err("its definition is not an object".to_owned());
-    };
-    let input_schema = definition.get("inputSchema").cloned().ok_or("it has no input schema")?;
+    let fields: Fields<'_> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
+    let name = fields.get(kind.name).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    name.filter(|name| !name.is_empty()).ok_or_else(|| format!("an entry without `{}`", kind.name))
+}
+
+/// Makes of what a server said what appears of it. `admitted` tells what a person has let in.
+pub(crate) fn show(
+    offer: &Offer,
+    spec: &ServerSpec,
+    admitted: impl Fn(&'static str, &Said) -> bool,
+) -> Shown {
+    let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
+    let (mut tools_taken, mut prompts_taken) = (HashSet::new(), HashSet::new());
+    for said in &offer.tools {
+        if !spec.lists(&said.own) || !admitted("tool", said) {
+            continue;
+        }
+        match tool(spec, said, &mut tools_taken) {
+            Ok((def, own)) => {
+                shown.tool_names.insert(def.name.clone(), Arc::new(own));
+                shown.tools.push(Arc::new(def));
+            }
+            // One bad definition costs that tool, not the server.
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    for said in &offer.prompts {
+        if !admitted("prompt", said) {
+            continue;
+        }
+        match prompt(spec, said, &mut prompts_taken) {
+            Ok(def) => {
+                shown.prompt_names.insert(def.name.clone(), said.own.clone());
+                shown.prompts.push(Arc::new(def));
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    for said in &offer.resources {
+        match cleaned(said, &[]) {
+            Ok((value, definition)) => {
+                shown.addresses.insert(said.own.clone());
+                shown.resources.push(ResourceDef {
+                    uri: said.own.clone(),
+                    name: text(&value, "name").unwrap_or_default(),
+                    title: text(&value, "title"),
+                    description: text(&value, "description"),
+                    mime_type: text(&value, "mimeType"),
+                    size: value["size"].as_u64(),
+                    definition: Some(definition),
+                });
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    for said in &offer.templates {
+        match cleaned(said, &[]) {
+            Ok((value, definition)) => {
+                shown.patterns.push(Template::new(&said.own));
+                shown.templates.push(Arc::new(TemplateDef {
+                    uri_template: said.own.clone(),
+                    name: text(&value, "name").unwrap_or_default(),
+                    title: text(&value, "title"),
+                    description: text(&value, "description"),
+                    mime_type: text(&value, "mimeType"),
+                    definition: Some(definition),
+                }));
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    shown
+}
+
+fn tool(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<(ToolDef, OwnTool), String> {
+    let own = &said.own;
+    let name = public_name(&spec.prefix, spec.renamed(own), taken);
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
     }
-    let text = |definition: &Map<String, Value>, key: &str| {
-        definition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let (title, description) = (text(&definition, "title"), text(&definition, "description"));
-    let name = public_name(&spec.prefix, own, taken);
-    definition.insert("name".to_owned(), name.as_str().into());
+    let headers = mirrored(&input_schema)?;
     let limits = Limits { deadline_ms: u64::MAX / 4, ..Limits::DEFAULT };
-    let (effect, reach) = (spec.effect_of(own), Reach::Outside);
-    Ok(ToolDef::foreign(name, title, description, effect, reach, limits, input_schema, definition)
-        .unruled(spec.decision))
+    let def = ToolDef::foreign(
+        name,
+        text(&value, "title").unwrap_or_default(),
+        text(&value, "description").unwrap_or_default(),
+        spec.effect_of(own),
+        Reach::Outside,
+        limits,
+        input_schema,
+        value.get("outputSchema").cloned(),
+        definition,
+    );
+    Ok((def.unruled(spec.decision), OwnTool { name: own.clone(), headers }))
 }
 
-/// Takes characters out that nobody sees: they are there for the model only.
-fn clean(value: &mut Value) {
+/// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not
+/// taken: half a mirror would make every call of it fail.
+fn mirrored(schema: &Value) -> Result<Vec<(String, String)>, String> {
+    let mut headers = Vec::new();
+    let mut taken = HashSet::new();
+    for (argument, property) in schema["properties"].as_object().into_iter().flatten() {
+        let Some(said) = property.get("x-mcp-header") else { continue };
+        let name = said.as_str().unwrap_or_default();
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(token) {
+            return Err(format!("`{}`: `x-mcp-header` is not the name of a header", printable(argument)));
+        }
+        if !taken.insert(name.to_ascii_lowercase()) {
+            return Err(format!("two arguments want the header `{name}`"));
+        }
+        let simple = matches!(property["type"].as_str(), Some("string" | "integer" | "number" | "boolean"));
+        if !simple {
+            return Err(format!("`{}`: only simple values go into a header", printable(argument)));
+        }
+        headers.push((argument.clone(), name.to_owned()));
+    }
+    // Deeper down nothing can be mirrored.
+    let deep = |value: &Value| {
+        value["properties"].as_object().is_some_and(|all| all.values().any(wants_header_inside))
+    };
+    if deep(schema) {
+        return Err("`x-mcp-header` stands where no argument is".to_owned());
+    }
+    Ok(headers)
+}
+
+/// Returns whether anything inside of this property, other than itself, wants a header.
+fn wants_header_inside(property: &Value) -> bool {
+    fn anywhere(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => members.contains_key("x-mcp-header") || members.values().any(anywhere),
+            Value::Array(items) => items.iter().any(anywhere),
+            _ => false,
+        }
+    }
+    match property {
+        Value::Object(members) => members.values().any(anywhere),
+        _ => false,
+    }
+}
+
+fn prompt(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<PromptDef, String> {
+    let name = public_name(&spec.prefix, &said.own, taken);
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
+        name: text(argument, "name").unwrap_or_default(),
+        description: text(argument, "description"),
+        required: argument["required"].as_bool().unwrap_or(false),
+    });
+    let arguments = arguments.collect();
+    let (title, description) = (text(&value, "title"), text(&value, "description"));
+    Ok(PromptDef { name, title, description, arguments, definition: Some(definition) })
+}
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Returns a definition without what nobody sees, and with some members replaced. What has nothing to hide keeps every
+/// byte of its other members, numbers included.
+fn cleaned(said: &Said, replaced: &[(&str, Value)]) -> Result<(Value, Definition), String> {
+    let mut value = parse_strict(said.raw.get()).map_err(|error| error.to_string())?;
+    let changed = clean(&mut value);
+    for (key, new) in replaced {
+        value[*key] = new.clone();
+    }
+    let text = if changed {
+        value.to_string()
+    } else {
+        let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
+        let mut text = String::with_capacity(said.raw.get().len() + 64);
+        text.push('{');
+        for (at, (key, raw)) in fields.0.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&Value::from(key.as_ref()).to_string());
+            text.push(':');
+            match replaced.iter().find(|(name, _)| name == key) {
+                Some((_, new)) => text.push_str(&new.to_string()),
+                None => text.push_str(raw.get()),
+            }
+        }
+        text.push('}');
+        text
+    };
+    let raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    Ok((value, Definition::new(raw)))
+}
+
+/// Takes characters out that nobody sees: they are there for the model only. Returns whether there were any.
+fn clean(value: &mut Value) -> bool {
     match value {
         Value::String(text) => clean_text(text),
-        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Array(items) => items.iter_mut().fold(false, |changed, item| clean(item) | changed),
         Value::Object(members) => {
-            let hidden = |key: &String| key.chars().any(is_hidden);
-            if members.keys().any(hidden) {
+            let hidden = members.keys().any(|key| key.chars().any(is_hidden));
+            if hidden {
                 *members = std::mem::take(members)
                     .into_iter()
                     .map(|(mut key, value)| {
@@ -116,16 +347,18 @@ fn clean(value: &mut Value) {
                     })
                     .collect();
             }
-            members.values_mut().for_each(clean);
+            members.values_mut().fold(hidden, |changed, member| clean(member) | changed)
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-fn clean_text(text: &mut String) {
-    if text.chars().any(is_hidden) {
+fn clean_text(text: &mut String) -> bool {
+    let hidden = text.chars().any(is_hidden);
+    if hidden {
         text.retain(|c| !is_hidden(c));
     }
+    hidden
 }
 
 fn is_hidden(c: char) -> bool {

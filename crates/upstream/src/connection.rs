@@ -1,276 +1,263 @@
-//! One live connection to a server: requests out, answers back, and what the server says in between.
+//! One live connection to a server: requests out, answers back.
 
+use crate::inbox::{Answer, Inbox, Listener};
+use crate::link::{Link, Outgoing};
 use bytes::Bytes;
-use portcullis_core::{Peer, Progress, ToolError};
-use portcullis_wire::message::{self, Incoming, Message};
-use portcullis_wire::{Id, Revision, rpc};
+use portcullis_core::json::printable;
+use portcullis_core::{ErrorKind, ForeignError, Peer, ToolError};
+use portcullis_wire::{Era, Revision, rpc};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
-/// How many messages may wait to be written before those who write wait too.
-pub(crate) const OUTGOING_MAX: usize = 256;
 /// How much of a server's error text is passed on.
 const ERROR_CHARS_MAX: usize = 2_000;
-
-/// What a server sent without being asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    ToolsChanged,
-    PromptsChanged,
-    ResourcesChanged,
-}
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
-    #[error("the server answered with error {code}: {message}")]
-    Refused { code: i64, message: String },
+    #[error("the server answered with error {}: {}", .0.code, .0.message)]
+    Refused(ForeignError),
     #[error("the server gave no answer within {} ms", .0.as_millis())]
     Timeout(Duration),
     #[error("the connection to the server ended")]
     Closed,
+    /// The transport could not carry it, for a reason that a person can do something about.
+    #[error("{0}")]
+    Link(LinkError),
     #[error("cancelled by the caller")]
     Cancelled,
 }
 
-type Answer = Result<Box<RawValue>, RequestError>;
+/// What went wrong on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkError {
+    /// The server wants to know who we are.
+    NeedsAuth(String),
+    NeedsRegistration(String),
+    /// The server does not know our session any more.
+    SessionLost,
+    /// What else there is. `sent` says whether the server may have acted on the message.
+    Failed {
+        why: String,
+        sent: bool,
+    },
+}
 
-struct Waiting {
-    answer: oneshot::Sender<Answer>,
-    peer: Option<Arc<dyn Peer>>,
-    /// Told at every sign of life.
-    alive: Arc<Notify>,
+impl std::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LinkError::NeedsAuth(why) | LinkError::NeedsRegistration(why) => f.write_str(why),
+            LinkError::SessionLost => f.write_str("the server does not know the session any more"),
+            LinkError::Failed { why, .. } => f.write_str(why),
+        }
+    }
 }
 
 /// The connection. When the last one who holds it lets go, the transport ends.
 pub(crate) struct Connection {
-    out: mpsc::Sender<Bytes>,
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    link: Arc<dyn Link>,
+    pub(crate) inbox: Arc<Inbox>,
     next_id: AtomicU64,
-    heard: mpsc::Sender<Heard>,
-    pub(crate) revision: OnceLock<Revision>,
-    /// Cancelled when the server is gone.
-    pub(crate) closed: CancellationToken,
-    _end: DropGuard,
+    revision: OnceLock<Revision>,
+}
+
+/// What a request says, and how it is made.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    /// The inside of the object `params`, without `_meta`.
+    pub(crate) params: String,
+    /// The inside of the object `_meta` that came with the call, without what the hub itself puts there.
+    pub(crate) meta: &'a str,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) caller: Option<Listener>,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) timeout: Duration,
 }
 
 impl Connection {
-    /// `end` is cancelled when the connection is no longer wanted.
-    pub(crate) fn new(
-        out: mpsc::Sender<Bytes>,
-        heard: mpsc::Sender<Heard>,
-        end: CancellationToken,
-    ) -> Connection {
-        Connection {
-            out,
-            waiting: Mutex::default(),
-            next_id: AtomicU64::new(1),
-            heard,
-            revision: OnceLock::new(),
-            closed: CancellationToken::new(),
-            _end: end.drop_guard(),
+    pub(crate) fn new(link: Arc<dyn Link>, inbox: Arc<Inbox>) -> Connection {
+        inbox.answers_by(&link);
+        Connection { link, inbox, next_id: AtomicU64::new(1), revision: OnceLock::new() }
+    }
+
+    pub(crate) fn speaks(&self, revision: Revision) {
+        let _ = self.revision.set(revision);
+        self.link.speaks(revision);
+    }
+
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        self.revision.get().copied()
+    }
+
+    pub(crate) fn closed(&self) -> &CancellationToken {
+        &self.inbox.closed
+    }
+
+    fn is_modern(&self) -> bool {
+        self.revision().is_some_and(|revision| revision.era() == Era::PerRequest)
+    }
+
+    /// Makes a request of the hub's own.
+    pub(crate) async fn own(&self, method: &str, params: String, timeout: Duration) -> Answer {
+        let never = CancellationToken::new();
+        let (meta, headers) = ("", &[]);
+        let ask = Ask { method, params, meta, name: None, headers, caller: None, cancel: &never, timeout };
+        self.request(ask).await
+    }
+
+    /// Makes a request and waits for its answer. The time is counted from the last sign of life.
+    pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
+        let message = self.written(id, &ask, peer.as_deref());
+        let mut expected = self.inbox.expect(id, ask.caller);
+        // However this ends, nobody waits for it any more; a server that still works on it is told.
+        let _open = Open { connection: self, id };
+        let (bytes, method) = (message, Some(ask.method));
+        let sending =
+            self.link.send(Outgoing { bytes, id: Some(id), method, name: ask.name, headers: ask.headers });
+        let (mut sending, mut sent) = (sending, false);
+        let deadline = tokio::time::sleep(ask.timeout);
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut expected.answer => break answer.unwrap_or(Err(RequestError::Closed)),
+                () = expected.alive.notified() => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
+                () = ask.cancel.cancelled() => break Err(RequestError::Cancelled),
+                () = self.inbox.closed.cancelled() => break Err(RequestError::Closed),
+                done = &mut sending, if !sent => match done {
+                    Ok(()) => sent = true,
+                    Err(error) => break Err(error),
+                },
+                () = &mut deadline => break Err(RequestError::Timeout(ask.timeout)),
+            }
         }
     }
 
-    /// Makes a request. `params` is the inside of the object, without what every request carries.
-    pub(crate) async fn request(
-        &self,
-        method: &str,
-        params: &str,
-        peer: Option<Arc<dyn Peer>>,
-        cancel: &CancellationToken,
-        timeout: Duration,
-    ) -> Answer {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        let alive = Arc::new(Notify::new());
-        let wants_progress = peer.is_some();
-        self.lock().insert(id, Waiting { answer, peer, alive: alive.clone() });
-        // However this ends, nobody waits for it any more.
-        let forget = Forget { connection: self, id };
-        let message = self.written(id, method, params, wants_progress);
-        if self.out.send(message).await.is_err() {
-            return Err(RequestError::Closed);
-        }
-        let mut answered = std::pin::pin!(answered);
-        let ended = loop {
-            tokio::select! {
-                answer = &mut answered => break answer.unwrap_or(Err(RequestError::Closed)),
-                () = self.closed.cancelled() => break Err(RequestError::Closed),
-                () = cancel.cancelled() => break Err(RequestError::Cancelled),
-                () = tokio::time::sleep(timeout) => break Err(RequestError::Timeout(timeout)),
-                // A sign of life: the time begins anew.
-                () = alive.notified() => {}
+    fn written(&self, id: u64, ask: &Ask<'_>, peer: Option<&dyn Peer>) -> Bytes {
+        let mut out = String::with_capacity(ask.params.len() + ask.meta.len() + 384);
+        // Writing into memory does not fail.
+        let _ = write!(out, r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{{"#, ask.method);
+        out.push_str(&ask.params);
+        let mut meta = String::new();
+        let mut add = |part: &str| {
+            if !part.is_empty() {
+                if !meta.is_empty() {
+                    meta.push(',');
+                }
+                meta.push_str(part);
             }
         };
-        drop(forget);
-        if let Err(RequestError::Cancelled | RequestError::Timeout(_)) = &ended {
-            self.notify("notifications/cancelled", &json!({ "requestId": id }));
+        add(ask.meta);
+        if peer.is_some() {
+            add(&format!(r#""progressToken":{id}"#));
         }
-        ended
-    }
-
-    fn written(&self, id: u64, method: &str, params: &str, wants_progress: bool) -> Bytes {
-        let mut out = String::with_capacity(params.len() + 320);
-        out.push_str(r#"{"jsonrpc":"2.0","id":"#);
-        out.push_str(&id.to_string());
-        out.push_str(r#","method":""#);
-        out.push_str(method);
-        out.push_str(r#"","params":{"#);
-        out.push_str(params);
-        let mut meta = String::new();
-        if wants_progress {
-            meta.push_str(&format!(r#""progressToken":{id}"#));
-        }
-        if self.revision.get().is_some_and(|revision| revision.era() == portcullis_wire::Era::PerRequest) {
-            if !meta.is_empty() {
-                meta.push(',');
-            }
-            meta.push_str(MODERN_META);
+        if self.is_modern() {
+            add(&modern_meta(peer));
         }
         if !meta.is_empty() {
-            if !params.is_empty() {
+            if !ask.params.is_empty() {
                 out.push(',');
             }
-            out.push_str(&format!(r#""_meta":{{{meta}}}"#));
+            let _ = write!(out, r#""_meta":{{{meta}}}"#);
         }
         out.push_str("}}");
         out.into()
     }
 
-    /// Says something that needs no answer. Where the server does not keep up, it is not said.
-    pub(crate) fn notify(&self, method: &str, params: &Value) {
-        let _ = self.out.try_send(rpc::notification(method, params));
-    }
-
-    /// Takes a message of the server's.
-    pub(crate) fn receive(&self, bytes: &[u8]) {
-        match message::parse(bytes) {
-            Ok(Incoming::One(message)) => self.take(message),
-            Ok(Incoming::Batch(batch)) => {
-                batch.0.into_iter().flatten().for_each(|message| self.take(message))
-            }
-            Err(malformed) => {
-                tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
-            }
-        }
-    }
-
-    fn take(&self, message: Message<'_>) {
-        match message {
-            Message::Response(response) => {
-                let Id::Number(id) = &response.id else { return };
-                let Some(waiting) = id.parse().ok().and_then(|id: u64| self.lock().remove(&id)) else {
-                    return;
-                };
-                let answer = match response.outcome {
-                    Ok(result) => Ok(result.to_owned()),
-                    Err(error) => Err(refused(error)),
-                };
-                // Whoever asked may be gone.
-                let _ = waiting.answer.send(answer);
-            }
-            Message::Notification(notification) => {
-                let params = notification.params;
-                match notification.method.as_ref() {
-                    "notifications/progress" => self.progress(params),
-                    "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
-                    "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
-                    "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
-                    _ => {}
-                }
-            }
-            Message::Request(request) => {
-                let answer = match request.method.as_ref() {
-                    "ping" => Ok(b"{}".to_vec()),
-                    "roots/list" => Ok(br#"{"roots":[]}"#.to_vec()),
-                    method => Err(rpc::RpcError::method_not_found(method)),
-                };
-                let _ = self.out.try_send(rpc::response(Some(&request.id), &answer));
-            }
-        }
-    }
-
-    /// Storms are damped: what is not taken yet says the same.
-    fn hear(&self, heard: Heard) {
-        let _ = self.heard.try_send(heard);
-    }
-
-    fn progress(&self, params: Option<&RawValue>) {
-        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
-            return;
-        };
-        let Some(id) = params["progressToken"].as_u64() else { return };
-        let waiting = self.lock();
-        let Some(waiting) = waiting.get(&id) else { return };
-        waiting.alive.notify_one();
-        if let (Some(peer), Some(progress)) = (&waiting.peer, params["progress"].as_f64()) {
-            let message = params["message"].as_str().map(str::to_owned);
-            peer.progress(Progress { progress, total: params["total"].as_f64(), message });
-        }
-    }
-
-    /// Ends every request that waits: the server is gone.
-    pub(crate) fn close(&self) {
-        self.closed.cancel();
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Says something that needs no answer.
+    pub(crate) fn notify(&self, method: &'static str, params: &Value) {
+        let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
+        tokio::spawn(async move {
+            // A server that is gone needs to hear nothing.
+            let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
+        });
     }
 }
 
-const MODERN_META: &str = concat!(
-    r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
-    r#""io.modelcontextprotocol/clientCapabilities":{},"#,
-    r#""io.modelcontextprotocol/clientInfo":{"name":"portcullis","version":""#,
-    env!("CARGO_PKG_VERSION"),
-    r#""}"#
-);
+/// What every request of the newer era says of the one who makes it.
+pub(crate) fn modern_meta(peer: Option<&dyn Peer>) -> String {
+    let capabilities = peer.map_or_else(|| "{}".to_owned(), |peer| peer.capabilities().to_string());
+    let mut meta = format!(
+        concat!(
+            r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+            r#""io.modelcontextprotocol/clientCapabilities":{},"#,
+            r#""io.modelcontextprotocol/clientInfo":{{"name":"portcullis","version":"{}"}}"#,
+        ),
+        capabilities,
+        env!("CARGO_PKG_VERSION"),
+    );
+    if let Some(level) = peer.and_then(Peer::log_level) {
+        let _ = write!(meta, r#","io.modelcontextprotocol/logLevel":"{}""#, level.as_str());
+    }
+    meta
+}
 
-struct Forget<'a> {
+struct Open<'a> {
     connection: &'a Connection,
     id: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.connection.lock().remove(&self.id);
+        let given_up = self.connection.inbox.forget(self.id);
+        if given_up && !self.connection.inbox.closed.is_cancelled() && !self.connection.link.hears_giving_up()
+        {
+            let params = json!({ "requestId": self.id, "reason": "no longer needed" });
+            self.connection.notify("notifications/cancelled", &params);
+        }
     }
 }
 
-fn refused(error: &RawValue) -> RequestError {
-    let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-    let message: String =
-        error["message"].as_str().unwrap_or("no reason given").chars().take(ERROR_CHARS_MAX).collect();
-    RequestError::Refused { code: error["code"].as_i64().unwrap_or_default(), message }
-}
-
 impl RequestError {
-    /// Tells it to whoever called a tool of the server `name`.
+    pub(crate) fn refused(error: &RawValue) -> RequestError {
+        #[derive(Deserialize)]
+        struct Said {
+            code: i64,
+            message: String,
+            data: Option<Value>,
+        }
+        let said = serde_json::from_str::<Said>(error.get());
+        let (code, message, data) = match said {
+            Ok(said) => (said.code, said.message, said.data),
+            Err(_) => (i64::from(rpc::INTERNAL_ERROR), "an error without a reason".to_owned(), None),
+        };
+        let message = printable(&message).chars().take(ERROR_CHARS_MAX).collect();
+        RequestError::Refused(ForeignError { code, message, data })
+    }
+
+    /// Tells it to whoever called the server `name`.
     pub(crate) fn told(self, name: &str) -> ToolError {
-        use portcullis_core::ErrorKind;
         match self {
-            RequestError::Refused { code, message } => ToolError::new(
-                ErrorKind::Upstream,
-                format!(
-                    "server `{name}` refused the call ({code}): {}",
-                    portcullis_core::json::printable(&message)
-                ),
-            ),
+            RequestError::Refused(error) => ToolError::foreign(name, error),
             RequestError::Timeout(after) => ToolError::timeout(after).hint(format!(
                 "`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress"
             )),
             RequestError::Closed => {
                 ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
                     .hint("it is started again; whether the call was carried out is not known")
+            }
+            RequestError::Link(error) => {
+                let told = ToolError::new(ErrorKind::Unavailable, format!("server `{name}`: {error}"));
+                match error {
+                    LinkError::NeedsAuth(_) => told.hint(format!("run `portcullis mcp auth {name}`")),
+                    LinkError::NeedsRegistration(_) => {
+                        told.hint(format!("set `mcp.{name}.oauth.client_id` in the configuration"))
+                    }
+                    LinkError::SessionLost => told.hint("try again: a new session is opened"),
+                    LinkError::Failed { sent: true, .. } => {
+                        told.hint("whether the call was carried out is not known")
+                    }
+                    LinkError::Failed { sent: false, .. } => told.hint("try again later"),
+                }
             }
             RequestError::Cancelled => ToolError::cancelled(),
         }

@@ -6,12 +6,18 @@
 
 mod catalog;
 mod connection;
+mod drive;
+mod greet;
+mod inbox;
+mod link;
 mod names;
 mod provider;
 mod spec;
+mod status;
 mod stdio;
 mod supervise;
+mod template;
 
 pub use provider::Upstream;
-pub use spec::{ServerSpec, StdioSpec, Values};
-pub use supervise::{Status, StatusKind};
+pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
+pub use status::{Status, StatusKind};

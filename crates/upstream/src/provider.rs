@@ -1,17 +1,28 @@
 //! A server as a provider: what it offers now, and the road of a call to it.
 
-use crate::catalog::Tools;
-use crate::connection::Connection;
+use crate::catalog::{OwnTool, Shown};
+use crate::connection::{Connection, LinkError, RequestError};
+use crate::drive::{Failure, Parked, Request, drive};
 use crate::spec::ServerSpec;
-use crate::supervise::{self, Status};
+use crate::status::{Status, StatusKind};
+use crate::supervise;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::{
-    BoxFuture, Call, Catalog, Changes, Outcome, Output, Permit, Provider, Target, ToolError,
+    BoxFuture, Call, Catalog, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Permit, Provider,
+    ResourceDef, Target, ToolError, Unruled,
 };
+use portcullis_wire::Era;
 use serde_json::Value;
-use std::sync::Arc;
-use tokio::sync::watch;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+
+/// How long a call waits for a server that is just being started or reached again.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// How often a call is made again that the server has certainly not acted on.
+const ATTEMPTS_MAX: usize = 3;
 
 /// One configured server. Cheap to clone; every clone is the same server.
 #[derive(Clone)]
@@ -21,9 +32,15 @@ pub struct Upstream {
 
 pub(crate) struct Inner {
     pub(crate) spec: ServerSpec,
-    pub(crate) tools: ArcSwap<Tools>,
+    pub(crate) shown: ArcSwap<Shown>,
     pub(crate) connection: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Status>,
+    parked: Arc<Parked>,
+    era: Mutex<Option<Era>>,
+    watched: Mutex<BTreeSet<String>>,
+    pub(crate) watch_changed: Notify,
+    /// Told when the server is to be tried again now.
+    pub(crate) again: Notify,
     /// Cancelled when the server is no longer wanted.
     pub(crate) stop: CancellationToken,
 }
@@ -33,9 +50,14 @@ impl Upstream {
     pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
         let inner = Arc::new(Inner {
             spec,
-            tools: ArcSwap::default(),
+            shown: ArcSwap::default(),
             connection: ArcSwapOption::empty(),
-            status: watch::Sender::new(Status::starting()),
+            status: watch::Sender::new(Status::of(StatusKind::Starting)),
+            parked: Arc::default(),
+            era: Mutex::default(),
+            watched: Mutex::default(),
+            watch_changed: Notify::new(),
+            again: Notify::new(),
             stop: CancellationToken::new(),
         });
         tokio::spawn(supervise::run(inner.clone(), changes));
@@ -51,42 +73,147 @@ impl Upstream {
         self.inner.status.subscribe()
     }
 
+    /// Connects anew, now.
+    pub fn again(&self) {
+        self.inner.again.notify_one();
+    }
+
     /// Ends the server. Its process gets a moment to end by itself.
     pub fn stop(&self) {
         self.inner.stop.cancel();
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Inner {
-    async fn call_tool(&self, name: &str, call: &Call) -> Outcome {
-        let server = &self.spec.name;
-        let tools = self.tools.load_full();
-        let Some(own) = tools.own_names.get(name) else {
-            return Err(ToolError::unknown("tool", name));
-        };
-        let Some(connection) = self.connection.load_full() else {
-            let status = self.status.borrow().clone();
-            return Err(ToolError::unavailable(format!("server `{server}` is {}", status.sentence()))
-                .hint("it is tried again by itself; `portcullis mcp status` says more"));
-        };
-        let mut params = String::with_capacity(call.arguments.raw().get().len() + own.len() + 32);
-        params.push_str(r#""name":"#);
-        params.push_str(&Value::from(own.as_str()).to_string());
-        params.push_str(r#","arguments":"#);
-        params.push_str(call.arguments.raw().get());
-        let peer = Some(call.ctx.peer.clone());
-        let answer = connection
-            .request("tools/call", &params, peer, &call.ctx.cancel, self.spec.timeout)
-            .await
-            .map_err(|error| error.told(server))?;
-        if !answer.get().starts_with('{') {
-            return Err(ToolError::new(
-                portcullis_core::ErrorKind::Upstream,
-                format!("server `{server}` answered with what is no result"),
-            ));
-        }
-        Ok(Output::Raw(answer))
+    pub(crate) fn era(&self) -> Option<Era> {
+        *lock(&self.era)
     }
+
+    pub(crate) fn remember(&self, era: Option<Era>) {
+        *lock(&self.era) = era;
+    }
+
+    pub(crate) fn watched(&self) -> BTreeSet<String> {
+        lock(&self.watched).clone()
+    }
+
+    async fn call(&self, call: &Call) -> Outcome {
+        let request = self.request(call)?;
+        let mut attempts = 1;
+        loop {
+            let connection = self.connected(&call.ctx.cancel).await?;
+            let error = match drive(&connection, &self.parked, call, &request).await {
+                Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
+                Ok(_) => {
+                    let message = format!("server `{}` answered with what is no result", self.spec.name);
+                    return Err(ToolError::new(ErrorKind::Upstream, message));
+                }
+                Err(Failure::Told(error)) => return Err(error),
+                Err(Failure::Request(error)) => error,
+            };
+            // Made again only where the server has not acted on it, or where acting twice does no harm.
+            let again = match &error {
+                RequestError::Link(LinkError::SessionLost | LinkError::Failed { sent: false, .. }) => true,
+                RequestError::Closed | RequestError::Link(LinkError::Failed { sent: true, .. }) => {
+                    call.effect() == Effect::Read
+                }
+                _ => false,
+            };
+            if !again || attempts >= ATTEMPTS_MAX {
+                return Err(error.told(&self.spec.name));
+            }
+            attempts += 1;
+            // Whoever finds out first that it is over says so.
+            if self.connection.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, &connection)) {
+                self.connection.store(None);
+                self.again.notify_one();
+            }
+        }
+    }
+
+    /// Returns the connection, or says why there is none.
+    async fn connected(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, ToolError> {
+        if let Some(connection) = self.connection.load_full() {
+            return Ok(connection);
+        }
+        let mut status = self.status.subscribe();
+        let waited = tokio::time::timeout(CONNECTED_WITHIN, async {
+            loop {
+                if let Some(connection) = self.connection.load_full() {
+                    return Some(connection);
+                }
+                tokio::select! {
+                    changed = status.changed() => if changed.is_err() { return None },
+                    () = cancel.cancelled() => return None,
+                    () = self.stop.cancelled() => return None,
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                }
+            }
+        });
+        if let Ok(Some(connection)) = waited.await {
+            return Ok(connection);
+        }
+        let sentence = self.status.borrow().sentence();
+        Err(ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name))
+            .hint("it is tried again by itself; `portcullis mcp status` says more"))
+    }
+
+    /// Says the call in the server's own names.
+    fn request(&self, call: &Call) -> Result<Request, ToolError> {
+        let shown = self.shown.load();
+        let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
+        let arguments = call.arguments.raw().get();
+        let text = |text: &str| Value::from(text).to_string();
+        let (method, params, name, headers) = match &call.target {
+            Target::Tool(name) => {
+                let own = shown.tool_names.get(name).ok_or_else(unknown)?;
+                let params = format!(r#""name":{},"arguments":{arguments}"#, text(&own.name));
+                ("tools/call", params, Some(own.name.clone()), mirrored(own, call))
+            }
+            Target::Prompt(name) => {
+                let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
+                let params = format!(r#""name":{},"arguments":{arguments}"#, text(own));
+                ("prompts/get", params, Some(own.clone()), Vec::new())
+            }
+            Target::Resource(uri) => {
+                ("resources/read", format!(r#""uri":{}"#, text(uri)), Some(uri.clone()), Vec::new())
+            }
+            Target::Completion(of) => {
+                let mut params = call.arguments.value().map_err(ToolError::invalid_args)?.clone();
+                if let CompletionOf::Prompt(name) = of {
+                    let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
+                    params["ref"]["name"] = own.as_str().into();
+                }
+                let members = params.as_object_mut().ok_or_else(unknown)?;
+                members.remove("_meta");
+                let inside = params.to_string();
+                ("completion/complete", inside[1..inside.len() - 1].to_owned(), None, Vec::new())
+            }
+        };
+        Ok(Request { method, params, name, headers, timeout: self.spec.timeout })
+    }
+}
+
+/// Returns the headers that the tool wants some of its arguments in.
+fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
+    if own.headers.is_empty() {
+        return Vec::new();
+    }
+    let Ok(arguments) = call.arguments.value() else { return Vec::new() };
+    let simple = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    let headers = own.headers.iter().filter_map(|(argument, header)| {
+        let value = arguments.get(argument).and_then(simple)?;
+        Some((format!("Mcp-Param-{header}"), value))
+    });
+    headers.collect()
 }
 
 impl Provider for Upstream {
@@ -95,15 +222,36 @@ impl Provider for Upstream {
     }
 
     fn catalog(&self) -> Catalog {
-        Catalog { tools: self.inner.tools.load().defs.clone(), ..Catalog::default() }
+        let shown = self.inner.shown.load();
+        Catalog {
+            tools: shown.tools.clone(),
+            prompts: shown.prompts.clone(),
+            templates: shown.templates.clone(),
+        }
+    }
+
+    fn owns_resource(&self, uri: &str) -> bool {
+        self.inner.shown.load().owns(uri)
+    }
+
+    fn unruled(&self) -> Unruled {
+        self.inner.spec.decision
+    }
+
+    fn watch(&self, uri: &str, wanted: bool) {
+        let mut watched = lock(&self.inner.watched);
+        let changed = if wanted { watched.insert(uri.to_owned()) } else { watched.remove(uri) };
+        if changed {
+            self.inner.watch_changed.notify_one();
+        }
+    }
+
+    fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+        let resources = self.inner.shown.load().resources.clone();
+        Box::pin(async move { Ok(resources) })
     }
 
     fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
-        Box::pin(async move {
-            match &call.target {
-                Target::Tool(name) => self.inner.call_tool(name, &call).await,
-                other => Err(ToolError::unknown(other.kind(), other.name())),
-            }
-        })
+        Box::pin(async move { self.inner.call(&call).await })
     }
 }

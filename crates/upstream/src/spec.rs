@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
     pub name: String,
-    pub stdio: StdioSpec,
+    pub transport: TransportSpec,
     /// How long a call may go without an answer or a sign of progress.
     pub timeout: Duration,
     /// What stands before the names of its tools; empty for nothing.
@@ -18,10 +18,18 @@ pub struct ServerSpec {
     /// Which of its tools appear, by their own names.
     pub allow: Pattern,
     pub deny: Option<Pattern>,
+    /// Under which other names its tools appear: the own name, and the other.
+    pub rename: Vec<(String, String)>,
     /// What its tools do, where somebody said so. First match wins; a tool that none matches may do anything.
     pub effects: Vec<(Pattern, Effect)>,
     /// What is decided about its tools where no rule speaks.
     pub decision: Unruled,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub enum TransportSpec {
+    Stdio(StdioSpec),
 }
 
 /// A server that is a child process.
@@ -49,6 +57,10 @@ impl ServerSpec {
     pub(crate) fn effect_of(&self, tool: &str) -> Effect {
         let said = self.effects.iter().find(|(tools, _)| tools.matches(tool));
         said.map_or(Effect::Destroy, |(_, effect)| *effect)
+    }
+
+    pub(crate) fn renamed<'a>(&'a self, tool: &'a str) -> &'a str {
+        self.rename.iter().find(|(own, _)| own == tool).map_or(tool, |(_, other)| other)
     }
 
     pub(crate) fn lists(&self, tool: &str) -> bool {

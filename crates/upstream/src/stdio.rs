@@ -1,8 +1,11 @@
 //! A server that is a child process: one JSON message per line.
 
-use crate::connection::{Connection, Heard, OUTGOING_MAX};
+use crate::connection::RequestError;
+use crate::inbox::Inbox;
+use crate::link::{Link, MESSAGE_BYTES_MAX, OUTGOING_MAX, Outgoing};
 use crate::spec::StdioSpec;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use portcullis_core::json::printable;
 use portcullis_wire::frame::{Line, LineReader};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -14,10 +17,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The longest message that a server may send.
-const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How much of what a server says on standard error is kept, to be shown when it fails.
 const STDERR_LINES_MAX: usize = 20;
 const STDERR_LINE_BYTES_MAX: usize = 1_000;
@@ -45,9 +46,9 @@ impl StderrTail {
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.
 pub(crate) fn start(
     spec: &StdioSpec,
-    heard: mpsc::Sender<Heard>,
+    inbox: Arc<Inbox>,
     stderr: StderrTail,
-) -> Result<Arc<Connection>, String> {
+) -> Result<Arc<dyn Link>, String> {
     let mut command = Command::new(&spec.command);
     command.args(&spec.args).env_clear();
     for (name, value) in &spec.env {
@@ -68,12 +69,22 @@ pub(crate) fn start(
     };
     let (out, outgoing) = mpsc::channel(OUTGOING_MAX);
     let end = CancellationToken::new();
-    let connection = Arc::new(Connection::new(out, heard, end.clone()));
-    let closed = connection.closed.clone();
-    tokio::spawn(read(stdout, Arc::downgrade(&connection), closed.clone()));
+    tokio::spawn(read(stdout, inbox.clone()));
     tokio::spawn(read_errors(errors, stderr));
-    tokio::spawn(run(child, stdin, outgoing, end, closed));
-    Ok(connection)
+    tokio::spawn(run(child, stdin, outgoing, end.clone(), inbox));
+    Ok(Arc::new(Pipes { out, _end: end.drop_guard() }))
+}
+
+/// The way to the process. When it is dropped, the process ends.
+struct Pipes {
+    out: mpsc::Sender<Bytes>,
+    _end: DropGuard,
+}
+
+impl Link for Pipes {
+    fn send<'a>(&'a self, message: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+        Box::pin(async move { self.out.send(message.bytes).await.map_err(|_| RequestError::Closed) })
+    }
 }
 
 /// Writes what goes out until the connection ends, then sees to it that nothing is left running.
@@ -82,7 +93,7 @@ async fn run(
     mut stdin: ChildStdin,
     mut outgoing: mpsc::Receiver<Bytes>,
     end: CancellationToken,
-    closed: CancellationToken,
+    inbox: Arc<Inbox>,
 ) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let mut lines = Vec::new();
@@ -106,7 +117,7 @@ async fn run(
             }
         }
     }
-    closed.cancel();
+    inbox.close();
     // The usual way to tell a server that it is over; then the less usual ones.
     drop(stdin);
     if tokio::time::timeout(END_WITHIN, child.wait()).await.is_err() {
@@ -125,25 +136,22 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-async fn read(stdout: ChildStdout, connection: std::sync::Weak<Connection>, closed: CancellationToken) {
-    let mut lines = LineReader::new(stdout, LINE_BYTES_MAX);
+async fn read(stdout: ChildStdout, inbox: Arc<Inbox>) {
+    let mut lines = LineReader::new(stdout, MESSAGE_BYTES_MAX);
     loop {
         let line = tokio::select! {
             line = lines.next() => line,
-            () = closed.cancelled() => break,
+            () = inbox.closed.cancelled() => break,
         };
-        let Some(connection) = connection.upgrade() else { return };
         match line {
-            Ok(Line::Text(text)) => connection.receive(&text),
+            Ok(Line::Text(text)) => inbox.receive(&text, None),
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
             }
             Ok(Line::End) | Err(_) => break,
         }
     }
-    if let Some(connection) = connection.upgrade() {
-        connection.close();
-    }
+    inbox.close();
 }
 
 async fn read_errors(stderr: ChildStderr, tail: StderrTail) {

@@ -1,86 +1,53 @@
-//! Connecting a server, keeping it connected, and saying how it stands.
+//! Keeps one server connected, and what it offers up to date.
 
-use crate::catalog;
-use crate::connection::{Connection, Heard, RequestError};
+use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
+use crate::connection::{Connection, LinkError, RequestError};
+use crate::greet::{Greeting, Unknown, greet};
+use crate::inbox::{Heard, Inbox};
 use crate::provider::Inner;
+use crate::spec::TransportSpec;
+use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
+use futures::future::{BoxFuture, FutureExt};
 use portcullis_core::{Change, Changes};
-use portcullis_wire::Revision;
+use portcullis_wire::Era;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-/// How long a server may take to say who it is. Package runners download first.
-const START_WITHIN: Duration = Duration::from_secs(60);
-/// How long a server of the older era may keep silent on a question it does not know.
-const PROBE_WITHIN: Duration = Duration::from_secs(5);
 /// How long to wait before the first new attempt; twice as long before each further one.
-const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// A connection that lasted this long was a good one.
-const GOOD_AFTER: Duration = Duration::from_secs(30);
+const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// Changes that come closer together are told as one.
 const DAMPED: Duration = Duration::from_millis(200);
-/// One of each kind is enough: what waits already says that there is something to look at.
-const HEARD_MAX: usize = 8;
+/// A server that goes on and on saying so is looked at this seldom.
+const DAMPED_MAX: Duration = Duration::from_secs(5);
+/// How long a request that only listens may go on. It ends with the connection.
+const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a server may take to say that it heard whom to tell of what.
+const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How a server stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    pub kind: StatusKind,
-    /// Why, where it is not connected.
-    pub reason: Option<String>,
-    /// The last lines it said on standard error.
-    pub stderr: Vec<String>,
-    /// What it calls itself, and which revision is spoken.
-    pub server: Option<String>,
-    pub revision: Option<&'static str>,
-    pub tools: usize,
-    /// Tools that do not appear, and why.
-    pub dropped: Vec<(String, String)>,
+/// Why a connection ended, or never was.
+enum Ended {
+    /// Trying again at once is right: what went wrong will not go wrong again.
+    Again,
+    Why(StatusKind, String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusKind {
-    Starting,
-    Connected,
-    Failed,
-    Disabled,
-}
-
-impl StatusKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StatusKind::Starting => "starting",
-            StatusKind::Connected => "connected",
-            StatusKind::Failed => "failed",
-            StatusKind::Disabled => "disabled",
-        }
-    }
-}
-
-impl Status {
-    pub(crate) fn starting() -> Status {
-        Status {
-            kind: StatusKind::Starting,
-            reason: None,
-            stderr: Vec::new(),
-            server: None,
-            revision: None,
-            tools: 0,
-            dropped: Vec::new(),
-        }
-    }
-
-    /// Returns the status for the end of a sentence.
-    pub fn sentence(&self) -> String {
-        match &self.reason {
-            Some(reason) => format!("{}: {reason}", self.kind.as_str()),
-            None => self.kind.as_str().to_owned(),
-        }
+impl From<RequestError> for Ended {
+    fn from(error: RequestError) -> Ended {
+        let kind = match &error {
+            RequestError::Link(LinkError::NeedsAuth(_)) => StatusKind::NeedsAuth,
+            RequestError::Link(LinkError::NeedsRegistration(_)) => StatusKind::NeedsClientRegistration,
+            RequestError::Link(LinkError::SessionLost) => return Ended::Again,
+            _ => StatusKind::Failed,
+        };
+        Ended::Why(kind, error.to_string())
     }
 }
 
@@ -94,125 +61,247 @@ pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
             ended = attempt(&server, &changes, stderr.clone()) => ended,
             () = server.stop.cancelled() => break,
         };
-        let was_connected = server.connection.swap(None).is_some();
-        if was_connected {
-            // Its tools are not there, and nobody is told that they are.
-            server.tools.store(Arc::default());
-            changes.announce(Change::Tools);
-        }
-        let reason = match ended {
-            Ok(()) => "the server ended".to_owned(),
-            Err(error) => error,
-        };
-        tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
-        server.status.send_replace(Status {
-            kind: StatusKind::Failed,
-            reason: Some(reason),
-            stderr: stderr.lines(),
-            ..Status::starting()
-        });
+        server.connection.store(None);
         if began.elapsed() >= GOOD_AFTER {
             pause = RETRY_FIRST;
         }
+        let Ended::Why(kind, reason) = ended else {
+            server.status.send_modify(|status| status.kind = StatusKind::Starting);
+            tokio::time::sleep(RETRY_FIRST).await;
+            continue;
+        };
+        tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
+        let (reason, stderr) = (Some(reason), stderr.lines());
+        server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => {}
+            () = server.again.notified() => pause = RETRY_FIRST,
             () = server.stop.cancelled() => break,
         }
         pause = (pause * 2).min(RETRY_MAX);
     }
     server.connection.store(None);
-    server.tools.store(Arc::default());
-    changes.announce(Change::Tools);
-    server.status.send_replace(Status { kind: StatusKind::Disabled, ..Status::starting() });
+    server.shown.store(Arc::default());
+    announce(&changes, true, true, true);
+    server.status.send_replace(Status::of(StatusKind::Disabled));
+}
+
+fn announce(changes: &Changes, tools: bool, prompts: bool, resources: bool) {
+    for (changed, change) in
+        [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)]
+    {
+        if changed {
+            changes.announce(change);
+        }
+    }
 }
 
 /// Connects once. Returns when the connection has ended.
-async fn attempt(server: &Inner, changes: &Changes, stderr: StderrTail) -> Result<(), String> {
-    let (heard, mut hears) = mpsc::channel(HEARD_MAX);
-    let connection = stdio::start(&server.spec.stdio, heard, stderr)?;
-    let greeted = tokio::time::timeout(START_WITHIN, greet(&connection)).await;
-    let name = greeted
-        .map_err(|_| format!("no greeting within {} s", START_WITHIN.as_secs()))?
-        .map_err(|error| error.to_string())?;
-    publish(server, &connection, changes, name.clone()).await.map_err(|error| error.to_string())?;
+async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> Ended {
+    let (connection, mut hears, greeting) = match connect(server, stderr).await {
+        Ok(connected) => connected,
+        Err(ended) => return ended,
+    };
+    let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
+    let all = BTreeSet::from([Listed::Tools, Listed::Prompts, Listed::Resources]);
+    if let Err(error) = list(&connection, &greeting, &mut offer, &all).await {
+        return error.into();
+    }
+    let is_modern = connection.revision().is_some_and(|revision| revision.era() == Era::PerRequest);
+    if !is_modern && greeting.has("logging") {
+        let level = r#""level":"debug""#.to_owned();
+        // What each client wants to hear is its own to say; a server that refuses tells what it tells.
+        let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
+    }
+    publish(server, &connection, changes, &greeting, offer.clone());
+    let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
+    let mut told = BTreeSet::new();
+    let mut damped = DAMPED;
+    // Watched already, from before this connection.
+    server.watch_changed.notify_one();
     loop {
         tokio::select! {
-            () = connection.closed.cancelled() => return Ok(()),
-            heard = hears.recv() => match heard {
-                None => return Ok(()),
-                Some(Heard::ToolsChanged) => {
-                    tokio::time::sleep(DAMPED).await;
-                    while hears.try_recv().is_ok() {}
-                    // Listed first, told afterwards. A list that fails leaves the last good one.
-                    if let Err(error) = publish(server, &connection, changes, name.clone()).await {
+            () = connection.closed().cancelled() => return Ended::Why(StatusKind::Failed, "the server ended".to_owned()),
+            () = server.again.notified() => return Ended::Again,
+            () = server.watch_changed.notified() => {
+                let wanted = server.watched();
+                if is_modern {
+                    listening = listen(&connection, &greeting, &wanted);
+                } else {
+                    subscribe(&connection, &mut told, wanted).await;
+                }
+            }
+            () = &mut listening => {
+                tokio::time::sleep(jittered(RETRY_FIRST)).await;
+                listening = listen(&connection, &greeting, &server.watched());
+            }
+            heard = hears.recv() => {
+                let Some(first) = heard else {
+                    return Ended::Why(StatusKind::Failed, "the server ended".to_owned());
+                };
+                let mut lists = BTreeSet::new();
+                take(&mut lists, changes, first);
+                if lists.is_empty() {
+                    continue;
+                }
+                tokio::time::sleep(damped).await;
+                let mut more = 0;
+                while let Ok(heard) = hears.try_recv() {
+                    more += 1;
+                    take(&mut lists, changes, heard);
+                }
+                damped = if more > 3 { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                // Listed first, told afterwards. A list that fails leaves the last good one.
+                match list(&connection, &greeting, &mut offer, &lists).await {
+                    Ok(()) => publish(server, &connection, changes, &greeting, offer.clone()),
+                    Err(error) => {
                         tracing::warn!(target: "upstream", server = %server.spec.name, %error, "A changed list could not be read.");
                     }
                 }
-                Some(Heard::PromptsChanged | Heard::ResourcesChanged) => {}
             }
         }
     }
 }
 
-async fn publish(
-    server: &Inner,
-    connection: &Arc<Connection>,
-    changes: &Changes,
-    name: Option<String>,
-) -> Result<(), RequestError> {
-    let tools = catalog::tools(connection, &server.spec).await?;
-    let status = Status {
-        kind: StatusKind::Connected,
-        server: name,
-        revision: connection.revision.get().map(|revision| revision.as_str()),
-        tools: tools.defs.len(),
-        dropped: tools.dropped.clone(),
-        ..Status::starting()
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Listed {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+fn take(lists: &mut BTreeSet<Listed>, changes: &Changes, heard: Heard) {
+    match heard {
+        Heard::ToolsChanged => drop(lists.insert(Listed::Tools)),
+        Heard::PromptsChanged => drop(lists.insert(Listed::Prompts)),
+        Heard::ResourcesChanged => drop(lists.insert(Listed::Resources)),
+        Heard::ResourceUpdated(uri) => changes.announce(Change::ResourceUpdated(uri)),
+    }
+}
+
+type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
+
+async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended> {
+    let failed = |why: String| Ended::Why(StatusKind::Failed, why);
+    let (inbox, hears) = Inbox::new();
+    let link = match &server.spec.transport {
+        TransportSpec::Stdio(spec) => stdio::start(spec, inbox.clone(), stderr).map_err(failed)?,
     };
-    server.tools.store(Arc::new(tools));
-    server.connection.store(Some(connection.clone()));
-    changes.announce(Change::Tools);
-    server.status.send_replace(status);
+    let connection = Arc::new(Connection::new(link, inbox));
+    let known = server.era();
+    let greeting = match greet(&connection, known).await {
+        Ok(greeting) => greeting,
+        Err(Unknown::EndedWhenProbed) => {
+            server.remember(Some(Era::Sessions));
+            return Err(Ended::Again);
+        }
+        Err(Unknown::Failed(error)) => {
+            // What was known may be wrong by now.
+            server.remember(None);
+            return Err(error.into());
+        }
+    };
+    server.remember(connection.revision().map(|revision| revision.era()));
+    Ok((connection, hears, greeting))
+}
+
+async fn list(
+    connection: &Connection,
+    greeting: &Greeting,
+    offer: &mut Offer,
+    lists: &BTreeSet<Listed>,
+) -> Result<(), RequestError> {
+    let mut dropped = Vec::new();
+    if lists.contains(&Listed::Tools) {
+        offer.tools = catalog::list(connection, TOOLS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
+        offer.prompts = catalog::list(connection, PROMPTS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Resources) && greeting.has("resources") {
+        offer.resources = catalog::list(connection, RESOURCES, &mut dropped).await?;
+        offer.templates = catalog::list(connection, TEMPLATES, &mut dropped).await?;
+    }
+    offer.dropped = dropped;
     Ok(())
 }
 
-/// Finds out which era the server speaks, and introduces the hub. Returns what the server calls itself.
-async fn greet(connection: &Connection) -> Result<Option<String>, RequestError> {
-    let never = CancellationToken::new();
-    let modern = concat!(
-        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
-        r#""io.modelcontextprotocol/clientCapabilities":{},"#,
-        r#""io.modelcontextprotocol/clientInfo":{"name":"portcullis","version":""#,
-        env!("CARGO_PKG_VERSION"),
-        r#""}}"#
-    );
-    match connection.request("server/discover", modern, None, &never, PROBE_WITHIN).await {
-        Ok(discovered) => {
-            let discovered: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
-            let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
-            if discovered["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks))
-            {
-                let _ = connection.revision.set(Revision::V2026_07_28);
-                let name = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"]["name"];
-                return Ok(name.as_str().map(str::to_owned));
-            }
+fn publish(
+    server: &Inner,
+    connection: &Arc<Connection>,
+    changes: &Changes,
+    greeting: &Greeting,
+    offer: Offer,
+) {
+    let shown = catalog::show(&offer, &server.spec, |_, _| true);
+    let status = Status {
+        server: greeting.name.clone(),
+        revision: connection.revision().map(|revision| revision.as_str()),
+        tools: shown.tools.len(),
+        prompts: shown.prompts.len(),
+        resources: shown.resources.len(),
+        dropped: shown.dropped.clone(),
+        ..Status::of(StatusKind::Connected)
+    };
+    let before = server.shown.load_full();
+    let digests = |shown: &catalog::Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
+    let (tools, prompts) = (digests(&before) != digests(&shown), before.prompts != shown.prompts);
+    let resources = before.resources != shown.resources || before.templates != shown.templates;
+    server.shown.store(Arc::new(shown));
+    server.connection.store(Some(connection.clone()));
+    server.status.send_replace(status);
+    announce(changes, tools, prompts, resources);
+}
+
+/// Asks a server of the newer era to tell what changes. Returns when it tells no more.
+fn listen<'a>(
+    connection: &Arc<Connection>,
+    greeting: &Greeting,
+    watched: &BTreeSet<String>,
+) -> BoxFuture<'a, ()> {
+    let changes = |capability: &str| greeting.capabilities.get(capability).map(|c| c["listChanged"] == true);
+    let mut wanted = json!({});
+    for (capability, key) in [
+        ("tools", "toolsListChanged"),
+        ("prompts", "promptsListChanged"),
+        ("resources", "resourcesListChanged"),
+    ] {
+        if changes(capability) == Some(true) {
+            wanted[key] = true.into();
         }
-        Err(RequestError::Refused { .. } | RequestError::Timeout(_)) => {}
-        Err(other) => return Err(other),
     }
-    let params = json!({
-        "protocolVersion": Revision::NEWEST_WITH_SESSIONS.as_str(),
-        "capabilities": { "roots": {} },
-        "clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
-    })
-    .to_string();
-    let inside = &params[1..params.len() - 1];
-    let greeting = connection.request("initialize", inside, None, &never, START_WITHIN).await?;
-    let greeting: Value = serde_json::from_str(greeting.get()).unwrap_or_default();
-    let revision = greeting["protocolVersion"].as_str().and_then(Revision::parse);
-    let _ = connection.revision.set(revision.unwrap_or(Revision::V2024_11_05));
-    connection.notify("notifications/initialized", &json!({}));
-    Ok(greeting["serverInfo"]["name"].as_str().map(str::to_owned))
+    if !watched.is_empty() {
+        wanted["resourceSubscriptions"] = json!(watched);
+    }
+    if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
+        return std::future::pending().boxed();
+    }
+    let (connection, params) = (connection.clone(), format!(r#""notifications":{wanted}"#));
+    async move {
+        match connection.own("subscriptions/listen", params, LISTEN_FOR).await {
+            // It does not tell; asking again would not change that.
+            Err(RequestError::Refused(_)) => std::future::pending().await,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    .boxed()
+}
+
+/// Tells a server of the older era what is watched now and was not before, and the other way round.
+async fn subscribe(connection: &Connection, told: &mut BTreeSet<String>, wanted: BTreeSet<String>) {
+    let tell = async |method: &str, uri: &String| {
+        let params = format!(r#""uri":{}"#, Value::from(uri.as_str()));
+        if let Err(error) = connection.own(method, params, SUBSCRIBE_WITHIN).await {
+            tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource");
+        }
+    };
+    for uri in wanted.difference(told) {
+        tell("resources/subscribe", uri).await;
+    }
+    for uri in told.difference(&wanted) {
+        tell("resources/unsubscribe", uri).await;
+    }
+    *told = wanted;
 }
 
 /// Spreads attempts, so that many servers do not come back at the same moment.

@@ -3,9 +3,9 @@
 use crate::era::{self, Era, ResultKind, Revision, dress};
 use crate::rpc::{self, Answer, RpcError};
 use portcullis_core::{
-    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, InputRequired, Output, PromptDef,
-    PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef, ToolError,
-    ToolOutput,
+    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
+    PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef,
+    ToolError, ToolOutput,
 };
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
@@ -60,7 +60,7 @@ pub fn page(
 /// Writes a tool's definition.
 pub fn tool(tool: &ToolDef) -> Box<RawValue> {
     if let Some(definition) = &tool.definition {
-        return raw(&Value::Object(definition.clone()));
+        return definition.raw().to_owned();
     }
     let hints = tool.effect.hints(tool.reach);
     let mut definition = json!({
@@ -98,6 +98,9 @@ fn or_failure(schema: &Value) -> Value {
 }
 
 pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
+    if let Some(definition) = &prompt.definition {
+        return definition.raw().to_owned();
+    }
     let arguments: Vec<Value> = prompt
         .arguments
         .iter()
@@ -115,6 +118,9 @@ pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
 }
 
 pub fn resource(resource: &ResourceDef) -> Box<RawValue> {
+    if let Some(definition) = &resource.definition {
+        return definition.raw().to_owned();
+    }
     let mut definition = json!({ "uri": resource.uri, "name": resource.name });
     set(&mut definition, "title", resource.title.as_deref());
     set(&mut definition, "description", resource.description.as_deref());
@@ -126,6 +132,9 @@ pub fn resource(resource: &ResourceDef) -> Box<RawValue> {
 }
 
 pub fn template(template: &TemplateDef) -> Box<RawValue> {
+    if let Some(definition) = &template.definition {
+        return definition.raw().to_owned();
+    }
     let mut definition = json!({ "uriTemplate": template.uri_template, "name": template.name });
     set(&mut definition, "title", template.title.as_deref());
     set(&mut definition, "description", template.description.as_deref());
@@ -148,6 +157,9 @@ pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<
 ///
 /// Protocol faults are JSON-RPC errors. What a tool could not do is a result, so that the model reads it.
 pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
+    if let Some(said) = &error.foreign {
+        return Err(foreign(revision, target, said));
+    }
     match error.kind {
         ErrorKind::Unknown => Err(unknown(revision, target, error)),
         ErrorKind::NotFound if matches!(target, Target::Resource(_)) => Err(unknown(revision, target, error)),
@@ -173,6 +185,20 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         | ErrorKind::Unavailable
         | ErrorKind::Upstream => told(revision, target, style, error),
     }
+}
+
+/// Another server's error, in its own words. Only what the eras call differently gets its name here.
+fn foreign(revision: Revision, target: &Target, said: &ForeignError) -> RpcError {
+    let code = i32::try_from(said.code).unwrap_or(rpc::INTERNAL_ERROR);
+    let missing = match target {
+        Target::Resource(_) => {
+            let named = said.data.as_ref().is_some_and(|data| data["uri"].is_string());
+            code == rpc::RESOURCE_NOT_FOUND || (code == rpc::INVALID_PARAMS && named)
+        }
+        _ => false,
+    };
+    let code = if missing { era::resource_not_found(revision, "").code } else { code };
+    RpcError { code, message: said.message.clone(), data: said.data.clone() }
 }
 
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {

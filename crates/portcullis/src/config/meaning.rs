@@ -6,8 +6,8 @@ use super::written::{
     self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
 };
 use super::{
-    Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
-    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
+    Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory,
+    Prompts, RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
