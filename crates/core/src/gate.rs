@@ -4,10 +4,11 @@ use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
-use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef, Watch};
+use crate::registry::{Change, PromptDef, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,6 +156,15 @@ impl Gate {
         Next { layers: &self.layers, registry: &self.registry }.run(call)
     }
 
+    /// Asks the provider of that name after a task of its own. The call that became the task came by the road; whose task
+    /// it is was seen to by whoever asks.
+    pub async fn task(&self, provider: &str, ask: TaskAsk) -> Result<Box<RawValue>, ToolError> {
+        match self.registry.providers().into_iter().find(|known| known.name() == provider) {
+            Some(provider) => provider.task(Permit(()), ask).await,
+            None => Err(ToolError::unknown("task", &ask.id)),
+        }
+    }
+
     /// Returns a listener for changes of what is behind the gate.
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
         self.registry.subscribe()
@@ -170,6 +180,11 @@ impl Gate {
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
         self.registry.tool(name).filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
+    }
+
+    /// Returns the server that a tool is of, where it is no native one.
+    pub fn server_of(&self, tool: &str) -> Option<String> {
+        self.registry.tool(tool).and_then(|tool| tool.server.clone())
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {

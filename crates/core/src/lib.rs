@@ -46,7 +46,7 @@ pub use output::{
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
     Catalog, Change, Changes, Definition, PromptArgument, PromptDef, Provider, Registry, RegistryError,
-    ResourceDef, TemplateDef, Watch,
+    ResourceDef, TaskAsk, TemplateDef, Watch,
 };
 pub use root::Root;
 pub use scrub::Scrub;

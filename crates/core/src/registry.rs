@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::call::{Call, CompletionOf, Target};
+use crate::context::Answers;
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::tool::{ToolDef, Unruled};
@@ -116,6 +117,21 @@ pub trait Provider: Send + Sync {
     }
 
     fn call(&self, permit: Permit, call: Call) -> BoxFuture<'_, Outcome>;
+
+    /// Asks after a task that a call here has become.
+    fn task(&self, permit: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
+        let _ = permit;
+        Box::pin(async move { Err(ToolError::unknown("task", &ask.id)) })
+    }
+}
+
+/// A request about a task that another server runs.
+#[derive(Debug, Clone)]
+pub struct TaskAsk {
+    pub method: &'static str,
+    pub id: String,
+    /// What the client answers, where the task asked something.
+    pub answers: Answers,
 }
 
 /// Something that clients may want to know of.

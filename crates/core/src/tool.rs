@@ -115,6 +115,8 @@ pub struct ToolDef {
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
     pub unruled: Unruled,
+    /// The server that the tool is of, where it is no native one.
+    pub server: Option<String>,
     pub definition: Option<Definition>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<Listed>,
@@ -136,6 +138,7 @@ impl ToolDef {
             output_schema,
             example: Some(spec.example),
             unruled: Unruled::default(),
+            server: None,
             definition: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
@@ -146,6 +149,7 @@ impl ToolDef {
     /// Makes a tool of another server's. Its annotations are its own words: what it does is said by `effect`.
     #[expect(clippy::too_many_arguments, reason = "each is one part of what a tool is")]
     pub fn foreign(
+        server: String,
         name: String,
         title: String,
         description: String,
@@ -169,6 +173,7 @@ impl ToolDef {
             output_schema,
             example: None,
             unruled: Unruled::default(),
+            server: Some(server),
             definition: Some(definition),
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),

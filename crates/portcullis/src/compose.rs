@@ -205,7 +205,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
     let registry = Registry::default();
     let changes = registry.changes();
-    let servers = Arc::new(Servers::new(registry.clone(), store.clone()));
+    let servers = Arc::new(Servers::new(registry.clone(), store.clone()).context("no random numbers")?);
     let tools = tools(config, store.clone())?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
     servers.apply(config);

@@ -20,6 +20,7 @@ mod voice;
 
 use cli::{Cli, Command};
 use config::ConfigErrors;
+use portcullis_upstream::{HubMark, stand_by};
 use std::process::ExitCode;
 
 /// Bad usage or a bad configuration, as opposed to something that failed.
@@ -96,6 +97,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Guardian { mark } => {
+            let mark =
+                HubMark::parse(&mark).ok_or_else(|| BadUsage("this is the hub's own to call".to_owned()))?;
+            stand_by(&mark);
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -3,10 +3,15 @@
 use crate::config::{Config, McpServer, Verdict};
 use portcullis_core::{Registry, Unruled};
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::{ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{
+    Guardian, HubMark, ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The hidden command by which the binary stands by itself.
+pub(crate) const GUARDIAN_COMMAND: &str = "__guardian";
 
 /// Where programs are on every machine. A server does not get the hub's own list.
 const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -16,6 +21,9 @@ pub(crate) struct Servers {
     registry: Registry,
     secrets: Arc<SecretStore>,
     running: Mutex<BTreeMap<String, Running>>,
+    mark: HubMark,
+    /// Started with the first server that is a process.
+    guardian: OnceLock<Option<Guardian>>,
 }
 
 struct Running {
@@ -25,8 +33,22 @@ struct Running {
 }
 
 impl Servers {
-    pub(crate) fn new(registry: Registry, secrets: Arc<SecretStore>) -> Servers {
-        Servers { registry, secrets, running: Mutex::default() }
+    pub(crate) fn new(registry: Registry, secrets: Arc<SecretStore>) -> std::io::Result<Servers> {
+        let (running, guardian) = (Mutex::default(), OnceLock::new());
+        Ok(Servers { registry, secrets, running, mark: HubMark::new()?, guardian })
+    }
+
+    /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
+    fn guard(&self) {
+        self.guardian.get_or_init(|| {
+            // The program that runs, even where another version has taken its place.
+            let program = Path::new("/proc/self/exe");
+            Guardian::start(program, &[GUARDIAN_COMMAND], &self.mark)
+                .inspect_err(|error| {
+                    tracing::warn!(target: "upstream", %error, "Servers may outlive a hub that is killed.");
+                })
+                .ok()
+        });
     }
 
     /// Starts what is new, ends what is gone, and starts again what changed. Waits for none of them.
@@ -51,6 +73,7 @@ impl Servers {
             if running.contains_key(name) {
                 continue;
             }
+            self.guard();
             let upstream = Upstream::start(self.spec(server, config), self.registry.changes());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
@@ -86,6 +109,7 @@ impl Servers {
                 cwd: Some(cwd),
                 env,
                 values,
+                mark: self.mark.clone(),
             }),
             timeout: server.timeout,
             prefix: server.prefix.clone(),

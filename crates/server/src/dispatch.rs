@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Passed, Target, TaskSupport, ToolDef, ToolError,
+    Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
@@ -50,6 +50,12 @@ pub(crate) enum Job {
         cursor: Option<String>,
     },
     Call(Box<CallJob>),
+    /// Ask after a task that another server runs.
+    Task {
+        exchange: Exchange,
+        server: String,
+        ask: TaskAsk,
+    },
     /// Tell of changes until the client has had enough, or there is nobody to tell.
     Listen {
         listening: Listening,
@@ -78,6 +84,7 @@ impl Job {
                 Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
             }
             Job::Call(job) => job.run().await,
+            Job::Task { exchange, server, ask } => Some(unchecked(exchange.ask_after(&server, ask).await)),
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
@@ -95,13 +102,21 @@ impl CallJob {
         let CallJob { hub, id, revision, call, style, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
+        let client = call.caller.client.clone();
         let started = Instant::now();
         let outcome = hub.gate.call(call).await;
         let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
         let duration = format_args!("{}ms", started.elapsed().as_millis());
         tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
-            Ok(output) => return Some(Ok(Body::Clean(render::output(revision, &output)))),
+            Ok(output) => {
+                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target)
+                    && let Some(server) = hub.gate.server_of(name)
+                {
+                    hub.tasks.remember(&client, &server, raw);
+                }
+                return Some(Ok(Body::Clean(render::output(revision, &target, &output))));
+            }
             Err(error) => error,
         };
         if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
@@ -203,7 +218,13 @@ impl Exchange {
             Method::Subscribe => self.subscribe(params),
             Method::Unsubscribe => self.unsubscribe(params),
             Method::SetLogLevel => self.set_log_level(params),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => self.task(method, params),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                match self.foreign_task(method, params) {
+                    Ok(Some((server, ask))) => return Job::Task { exchange: self, server, ask },
+                    Ok(None) => self.task(method, params),
+                    Err(error) => Err(error),
+                }
+            }
         };
         Job::Ready(unchecked(answer))
     }
@@ -411,6 +432,37 @@ impl Exchange {
         call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
+    }
+
+    /// Returns where to ask after a task, if another server runs it.
+    fn foreign_task(
+        &self,
+        method: Method,
+        params: &Params<'_>,
+    ) -> Result<Option<(String, TaskAsk)>, RpcError> {
+        if !self.offers().tasks {
+            return Ok(None);
+        }
+        let id = params.text(Key::TaskId)?;
+        let Some(task) = self.hub.tasks.foreign(&self.client, &id) else { return Ok(None) };
+        let (method, answers) = match method {
+            Method::GetTask => ("tasks/get", Answers::new()),
+            Method::CancelTask => ("tasks/cancel", Answers::new()),
+            _ => ("tasks/update", input_responses(params)?),
+        };
+        Ok(Some((task.server, TaskAsk { method, id, answers })))
+    }
+
+    async fn ask_after(&self, server: &str, ask: TaskAsk) -> Answer {
+        let target = Target::Prompt(ask.id.clone());
+        match self.hub.gate.task(server, ask).await {
+            Ok(answer) => Ok(era::dress_foreign(
+                self.revision,
+                era::ResultKind::Plain,
+                answer.get().as_bytes().to_vec(),
+            )),
+            Err(error) => render::failure(self.revision, &target, ErrorStyle::Sentence, &error),
+        }
     }
 
     fn task(&self, method: Method, params: &Params<'_>) -> Answer {

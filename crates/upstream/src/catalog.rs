@@ -223,6 +223,7 @@ fn tool(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<(
     let headers = mirrored(&input_schema)?;
     let limits = Limits { deadline_ms: u64::MAX / 4, ..Limits::DEFAULT };
     let def = ToolDef::foreign(
+        spec.name.clone(),
         name,
         text(&value, "title").unwrap_or_default(),
         text(&value, "description").unwrap_or_default(),

@@ -4,7 +4,9 @@ use crate::inbox::{Answer, Inbox, Listener};
 use crate::link::{Link, Outgoing};
 use bytes::Bytes;
 use portcullis_core::json::printable;
-use portcullis_core::{ErrorKind, ForeignError, Peer, ToolError};
+use portcullis_core::{
+    Answers, AskKind, AskRefused, BoxFuture, ErrorKind, ForeignError, Peer, Question, ToolError,
+};
 use portcullis_wire::{Era, Revision, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -77,7 +79,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) caller: Option<Listener>,
-    pub(crate) cancel: &'a CancellationToken,
     pub(crate) timeout: Duration,
 }
 
@@ -106,17 +107,28 @@ impl Connection {
 
     /// Makes a request of the hub's own.
     pub(crate) async fn own(&self, method: &str, params: String, timeout: Duration) -> Answer {
-        let never = CancellationToken::new();
         let (meta, headers) = ("", &[]);
-        let ask = Ask { method, params, meta, name: None, headers, caller: None, cancel: &never, timeout };
+        let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
         self.request(ask).await
+    }
+
+    /// Asks after a task. Only a client that understands tasks ever has one.
+    pub(crate) async fn about_task(&self, method: &str, params: String, timeout: Duration) -> Answer {
+        let (name, headers) = (None, &[]);
+        let understands = TaskClient;
+        let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
+        self.request_as(ask, Some(&understands)).await
     }
 
     /// Makes a request and waits for its answer. The time is counted from the last sign of life.
     pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
-        let message = self.written(id, &ask, peer.as_deref());
+        self.request_as(ask, peer.as_deref()).await
+    }
+
+    async fn request_as(&self, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let message = self.written(id, &ask, peer);
         let mut expected = self.inbox.expect(id, ask.caller);
         // However this ends, nobody waits for it any more; a server that still works on it is told.
         let _open = Open { connection: self, id };
@@ -131,7 +143,6 @@ impl Connection {
                 biased;
                 answer = &mut expected.answer => break answer.unwrap_or(Err(RequestError::Closed)),
                 () = expected.alive.notified() => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
-                () = ask.cancel.cancelled() => break Err(RequestError::Cancelled),
                 () = self.inbox.closed.cancelled() => break Err(RequestError::Closed),
                 done = &mut sending, if !sent => match done {
                     Ok(()) => sent = true,
@@ -180,6 +191,27 @@ impl Connection {
             // A server that is gone needs to hear nothing.
             let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
         });
+    }
+}
+
+/// Who asks after a task, as far as the server has to know.
+struct TaskClient;
+
+impl Peer for TaskClient {
+    fn progress(&self, _: portcullis_core::Progress) {}
+
+    fn log(&self, _: portcullis_core::LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        portcullis_core::NoPeer.ask(questions)
+    }
+
+    fn offers(&self, _: AskKind) -> bool {
+        false
+    }
+
+    fn capabilities(&self) -> Value {
+        json!({ "extensions": { portcullis_wire::era::TASKS: {} } })
     }
 }
 

@@ -11,7 +11,8 @@
 use crate::connection::{Ask as Outward, Connection, RequestError};
 use crate::inbox::{Answer, Asked, Listener, questions};
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, ToolError,
+    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
+    ToolError,
 };
 use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{Id, era};
@@ -47,8 +48,8 @@ pub(crate) struct Request {
 /// What a round leaves for the next one.
 #[derive(Serialize, Deserialize)]
 enum Left {
-    /// The server's own words, and the keys of what it asked.
-    Server { state: Option<String>, keys: Vec<String> },
+    /// The server's own words.
+    Server { state: Option<String> },
     /// The name of a call that is parked here.
     Parked(String),
 }
@@ -120,6 +121,7 @@ pub(crate) async fn drive(
 ) -> Result<Box<RawValue>, Failure> {
     let peer = &call.ctx.peer;
     let left = peer.state().and_then(|state| serde_json::from_str::<Left>(state).ok());
+    let own = |key: &&String| !key.starts_with(OWN_KEYS);
     let mut drive = match (left, peer.round()) {
         (Some(Left::Parked(key)), Some(answers)) => {
             let kept = parked.take(&key).ok_or_else(|| {
@@ -132,10 +134,13 @@ pub(crate) async fn drive(
             }
             Drive { connection, parked, call, request, running, asks, asked: 0 }
         }
-        (Some(Left::Server { state, keys }), Some(answers)) => {
-            let answers = keys.into_iter().filter_map(|key| answers.get_key_value(&key));
-            let answers: Answers = answers.map(|(key, answer)| (key.clone(), answer.clone())).collect();
-            Drive::begin(connection, parked, call, request, Some((state, answers)))
+        // What a client brings is the server's to judge, whether it was asked for here or not.
+        (left, Some(answers)) if left.is_some() || answers.keys().any(|key| own(&key)) => {
+            let state = match left {
+                Some(Left::Server { state }) => state,
+                _ => None,
+            };
+            Drive::begin(connection, parked, call, request, Some((state, answers.clone())))
         }
         _ => Drive::begin(connection, parked, call, request, None),
     };
@@ -189,6 +194,8 @@ impl<'a> Drive<'a> {
         tokio::select! {
             biased;
             answer = &mut self.running => Next::Answer(answer),
+            // Not a matter of the request itself: one that is parked outlives the round that began it.
+            () = self.call.ctx.cancel.cancelled() => Next::Answer(Err(RequestError::Cancelled)),
             Some(first) = self.asks.recv() => {
                 let mut asked = vec![first];
                 while let Ok(more) = self.asks.try_recv() {
@@ -206,10 +213,8 @@ impl<'a> Drive<'a> {
         state: Option<String>,
     ) -> Result<(), ToolError> {
         let peer = &self.call.ctx.peer;
-        let keys = questions.iter().map(|question| question.key.clone()).collect();
         if peer.round().is_some() {
-            let left = Left::Server { state, keys };
-            return Err(ends_round(&**peer, questions, &left));
+            return Err(ends_round(&**peer, questions, &Left::Server { state }));
         }
         let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
         let again = start(&self.connection, self.call, self.request, Some((state, answers)));
@@ -220,6 +225,16 @@ impl<'a> Drive<'a> {
     /// A server of the older era waits for answers. Gets them, or parks the call until the client is back.
     async fn ask_while_it_waits(&mut self, asked: Vec<Asked>) -> Result<(), ToolError> {
         let peer = self.call.ctx.peer.clone();
+        // The server was told that it could ask, because some clients can be; what it does without is its own to decide.
+        let (asked, refused): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|asked| peer.offers(asked.ask.kind));
+        for asked in refused {
+            let method = era::ask_method(asked.ask.kind);
+            self.connection.inbox.answer(&asked.id, Err(RpcError::method_not_found(method)));
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
         let open: Vec<(String, Asked)> = asked
             .into_iter()
             .map(|asked| {
@@ -310,9 +325,12 @@ fn start(
     let (asks, asked) = questions();
     let peer = call.ctx.peer.clone();
     let caller = Listener { client: call.caller.client.name.clone(), peer, asks };
-    let (connection, cancel) = (connection.clone(), call.ctx.cancel.clone());
+    let connection = connection.clone();
     let (mut request, meta) = (request.clone(), call.passed.meta.clone());
-    add(&mut request.params, &call.passed.params);
+    // The parameters of a completion are its arguments already.
+    if !matches!(call.target, Target::Completion(_)) {
+        add(&mut request.params, &call.passed.params);
+    }
     if let Some((state, answers)) = earlier {
         let answers: Map<String, Value> =
             answers.into_iter().filter(|(key, _)| !key.starts_with(OWN_KEYS)).collect();
@@ -332,7 +350,6 @@ fn start(
             name: name.as_deref(),
             headers: &headers,
             caller: Some(caller),
-            cancel: &cancel,
             timeout,
         };
         connection.request(ask).await

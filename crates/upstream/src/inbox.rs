@@ -211,9 +211,6 @@ impl Inbox {
             };
             return self.answer(&id, answer);
         };
-        if !listener.peer.offers(kind) {
-            return self.answer(&id, Err(RpcError::method_not_found(method)));
-        }
         let params = value(params).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let asked = Asked { id, ask: Ask { kind, params } };
         if let Err(full) = listener.asks.try_send(asked) {

@@ -8,6 +8,7 @@ mod catalog;
 mod connection;
 mod drive;
 mod greet;
+mod guardian;
 mod inbox;
 mod link;
 mod names;
@@ -18,6 +19,7 @@ mod stdio;
 mod supervise;
 mod template;
 
+pub use guardian::{Guardian, HubMark, stand_by};
 pub use provider::Upstream;
 pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};

@@ -2,17 +2,18 @@
 
 use crate::catalog::{OwnTool, Shown};
 use crate::connection::{Connection, LinkError, RequestError};
-use crate::drive::{Failure, Parked, Request, drive};
+use crate::drive::{Failure, Parked, Request, add, drive};
 use crate::spec::ServerSpec;
 use crate::status::{Status, StatusKind};
 use crate::supervise;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::{
     BoxFuture, Call, Catalog, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Permit, Provider,
-    ResourceDef, Target, ToolError, Unruled,
+    ResourceDef, Target, TaskAsk, ToolError, Unruled,
 };
 use portcullis_wire::Era;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -249,6 +250,19 @@ impl Provider for Upstream {
     fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
         let resources = self.inner.shown.load().resources.clone();
         Box::pin(async move { Ok(resources) })
+    }
+
+    fn task(&self, _: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
+        Box::pin(async move {
+            let connection = self.inner.connected(&self.inner.stop).await?;
+            let mut params = format!(r#""taskId":{}"#, Value::from(ask.id));
+            if !ask.answers.is_empty() {
+                let answers = Value::Object(ask.answers.into_iter().collect());
+                add(&mut params, &format!(r#""inputResponses":{answers}"#));
+            }
+            let answer = connection.about_task(ask.method, params, self.inner.spec.timeout).await;
+            answer.map_err(|error| error.told(&self.inner.spec.name))
+        })
     }
 
     fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {

@@ -1,5 +1,6 @@
 //! What is configured about one server.
 
+use crate::guardian::HubMark;
 use portcullis_core::{Effect, Pattern, Unruled};
 use std::fmt;
 use std::path::PathBuf;
@@ -41,6 +42,8 @@ pub struct StdioSpec {
     /// All that it gets: the hub's own environment stays here. As written; [`StdioSpec::values`] says what it means.
     pub env: Vec<(String, String)>,
     pub values: Values,
+    /// Whose process it is, so that it and all that it starts can be found when it is to end.
+    pub mark: HubMark,
 }
 
 /// Looks up what a written value stands for, each time a server starts; or says what is missing.

@@ -1,6 +1,7 @@
 //! A server that is a child process: one JSON message per line.
 
 use crate::connection::RequestError;
+use crate::guardian;
 use crate::inbox::Inbox;
 use crate::link::{Link, MESSAGE_BYTES_MAX, OUTGOING_MAX, Outgoing};
 use crate::spec::StdioSpec;
@@ -12,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -57,6 +59,9 @@ pub(crate) fn start(
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);
     }
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mark = spec.mark.of_process(NEXT.fetch_add(1, Ordering::Relaxed));
+    command.env(guardian::MARK, &mark);
     // A group of its own: wrappers start others, and a signal has to reach them all.
     command.process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -71,7 +76,7 @@ pub(crate) fn start(
     let end = CancellationToken::new();
     tokio::spawn(read(stdout, inbox.clone()));
     tokio::spawn(read_errors(errors, stderr));
-    tokio::spawn(run(child, stdin, outgoing, end.clone(), inbox));
+    tokio::spawn(run(child, stdin, outgoing, end.clone(), inbox, mark));
     Ok(Arc::new(Pipes { out, _end: end.drop_guard() }))
 }
 
@@ -94,6 +99,7 @@ async fn run(
     mut outgoing: mpsc::Receiver<Bytes>,
     end: CancellationToken,
     inbox: Arc<Inbox>,
+    mark: String,
 ) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let mut lines = Vec::new();
@@ -127,6 +133,7 @@ async fn run(
     // Whatever the process has started is in its group, and outlives it unless it is ended too.
     signal(group, Signal::KILL);
     let _ = child.wait().await;
+    let _ = tokio::task::spawn_blocking(move || guardian::end_marked(&mark)).await;
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {

@@ -27,6 +27,8 @@ const GOOD_AFTER: Duration = Duration::from_secs(10);
 const DAMPED: Duration = Duration::from_millis(200);
 /// A server that goes on and on saying so is looked at this seldom.
 const DAMPED_MAX: Duration = Duration::from_secs(5);
+/// So many changes within one moment are a storm.
+const STORM: usize = 3;
 /// How long a request that only listens may go on. It ends with the connection.
 const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a server may take to say that it heard whom to tell of what.
@@ -150,10 +152,19 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                     more += 1;
                     take(&mut lists, changes, heard);
                 }
-                damped = if more > 3 { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 // Listed first, told afterwards. A list that fails leaves the last good one.
                 match list(&connection, &greeting, &mut offer, &lists).await {
-                    Ok(()) => publish(server, &connection, changes, &greeting, offer.clone()),
+                    Ok(()) => {
+                        let changed = publish(server, &connection, changes, &greeting, offer.clone());
+                        // Nothing is different, but the server may know better; one that says so all the time is not
+                        // believed.
+                        if !changed && more <= STORM {
+                            for list in lists {
+                                changes.announce(list.change());
+                            }
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!(target: "upstream", server = %server.spec.name, %error, "A changed list could not be read.");
                     }
@@ -168,6 +179,16 @@ enum Listed {
     Tools,
     Prompts,
     Resources,
+}
+
+impl Listed {
+    fn change(self) -> Change {
+        match self {
+            Listed::Tools => Change::Tools,
+            Listed::Prompts => Change::Prompts,
+            Listed::Resources => Change::Resources,
+        }
+    }
 }
 
 fn take(lists: &mut BTreeSet<Listed>, changes: &Changes, heard: Heard) {
@@ -232,7 +253,7 @@ fn publish(
     changes: &Changes,
     greeting: &Greeting,
     offer: Offer,
-) {
+) -> bool {
     let shown = catalog::show(&offer, &server.spec, |_, _| true);
     let status = Status {
         server: greeting.name.clone(),
@@ -251,6 +272,7 @@ fn publish(
     server.connection.store(Some(connection.clone()));
     server.status.send_replace(status);
     announce(changes, tools, prompts, resources);
+    tools || prompts || resources
 }
 
 /// Asks a server of the newer era to tell what changes. Returns when it tells no more.

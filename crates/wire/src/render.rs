@@ -18,7 +18,7 @@ const ENVELOPE_BYTES: usize = 512;
 const CACHEABLE: ResultKind = ResultKind::Cacheable { ttl_ms: READ_TTL_MS };
 
 /// Writes the result of a call.
-pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
+pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
     match output {
         Output::Tool(tool) => {
             let bytes = output.size() + ENVELOPE_BYTES;
@@ -32,7 +32,10 @@ pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
         Output::Completion(completion) => {
             dress(revision, ResultKind::Plain, write(&One("completion", View(completion))))
         }
-        Output::Raw(raw) => era::dress_foreign(revision, ResultKind::Plain, raw.get().as_bytes().to_vec()),
+        Output::Raw(raw) => {
+            let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
+            era::dress_foreign(revision, kind, raw.get().as_bytes().to_vec())
+        }
     }
 }
 
