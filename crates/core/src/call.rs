@@ -66,11 +66,31 @@ impl Origin {
 pub struct Scope {
     pub allow: Pattern,
     pub effects: EffectSet,
+    pub view: ToolView,
+}
+
+/// How a client gets to know the tools of other servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolView {
+    /// They are listed like all others.
+    #[default]
+    All,
+    /// They are found by searching, so that a long list does not fill the model's memory.
+    Search,
+}
+
+impl ToolView {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolView::All => "all",
+            ToolView::Search => "search",
+        }
+    }
 }
 
 impl Scope {
     pub fn everything() -> Scope {
-        Scope { allow: Pattern::any(), effects: EffectSet::ALL }
+        Scope { allow: Pattern::any(), effects: EffectSet::ALL, view: ToolView::All }
     }
 
     /// Returns whether nothing is out of this scope.

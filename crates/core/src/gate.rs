@@ -1,7 +1,7 @@
 //! The one road to a provider.
 
 use crate::Outcome;
-use crate::call::{Call, Caller, CompletionOf, Target};
+use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::registry::{Change, PromptDef, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
@@ -143,7 +143,8 @@ impl Gate {
     /// Takes a call down the road and brings its outcome back.
     pub fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
         if let Target::Tool(name) = &call.target {
-            call.tool = self.registry.tool(name);
+            let view = call.caller.client.scope.view;
+            call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
             call.known = call.tool.is_some();
         } else {
             let unruled = self.registry.knows(&call.target);
@@ -173,13 +174,24 @@ impl Gate {
     pub fn tools(&self, caller: &Caller) -> Result<Vec<Arc<ToolDef>>, ToolError> {
         self.admits(caller)?;
         let (mut tools, shows) = (self.registry.catalog().tools, self.shows(caller));
-        tools.retain(|tool| shows(&Listing::of_tool(tool)));
+        let view = caller.client.scope.view;
+        let listed = |tool: &ToolDef| tool.is_for(view) && (view == ToolView::All || tool.server.is_none());
+        tools.retain(|tool| listed(tool) && shows(&Listing::of_tool(tool)));
         Ok(tools)
+    }
+
+    /// Returns the tools of other servers that the caller may call, for one who does not get them listed.
+    pub fn found(&self, caller: &Caller) -> Vec<Arc<ToolDef>> {
+        let (mut tools, shows) = (self.registry.catalog().tools, self.shows(caller));
+        tools.retain(|tool| tool.server.is_some() && shows(&Listing::of_tool(tool)));
+        tools
     }
 
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
-        self.registry.tool(name).filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
+        let view = caller.client.scope.view;
+        let tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
+        tool.filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
     }
 
     /// Returns the server that a tool is of, where it is no native one.

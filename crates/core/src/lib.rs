@@ -25,7 +25,8 @@ mod tool;
 mod waits;
 
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, Trail,
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
+    Trail,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{

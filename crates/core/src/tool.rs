@@ -1,5 +1,6 @@
 //! What a tool is, apart from the function that runs.
 
+use crate::call::ToolView;
 use crate::effect::{Effect, Reach};
 use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
@@ -115,6 +116,8 @@ pub struct ToolDef {
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
     pub unruled: Unruled,
+    /// The only clients that know of it, where not all do.
+    pub view: Option<ToolView>,
     /// The server that the tool is of, where it is no native one.
     pub server: Option<String>,
     pub definition: Option<Definition>,
@@ -138,6 +141,7 @@ impl ToolDef {
             output_schema,
             example: Some(spec.example),
             unruled: Unruled::default(),
+            view: None,
             server: None,
             definition: None,
             check: OnceLock::new(),
@@ -173,6 +177,7 @@ impl ToolDef {
             output_schema,
             example: None,
             unruled: Unruled::default(),
+            view: None,
             server: Some(server),
             definition: Some(definition),
             check: OnceLock::new(),
@@ -186,6 +191,18 @@ impl ToolDef {
     pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
         self.unruled = unruled;
         self
+    }
+
+    /// Says that only clients with this view know of the tool.
+    #[must_use]
+    pub fn seen_by(mut self, view: ToolView) -> ToolDef {
+        self.view = Some(view);
+        self
+    }
+
+    /// Returns whether a client with this view knows of the tool at all.
+    pub fn is_for(&self, view: ToolView) -> bool {
+        self.view.is_none_or(|only| only == view)
     }
 
     /// Returns the compiled schema, compiling it at the first use.
@@ -242,6 +259,11 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// A definition that is written for one list only.
+    pub fn once(text: Box<RawValue>) -> Listed {
+        Listed { generation: 0, text }
+    }
+
     pub fn text(&self) -> &RawValue {
         &self.text
     }

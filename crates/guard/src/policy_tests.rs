@@ -3,7 +3,7 @@ use crate::authorize::Authorize;
 use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
-use portcullis_core::{Change, Clock, ErrorKind, Gate, Unruled};
+use portcullis_core::{Change, Clock, ErrorKind, Gate, ToolView, Unruled};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -486,7 +486,7 @@ proptest! {
         minutes in 0i64..20 * 24 * 60,
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
-        let scope = portcullis_core::Scope { allow, effects };
+        let scope = portcullis_core::Scope { allow, effects, view: ToolView::All };
         let who = Caller { origin, ..client(name, scope) };
         let listing = Listing { kind: "tool", name: tool, effect, reach, unruled: Unruled::ByEffect };
         let decided = policy.decide(&who, &listing, now);

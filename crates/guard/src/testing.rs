@@ -6,7 +6,7 @@ use portcullis_core::{
     Content, Effect, EffectSet, ErrorKind, Example, Family, Gate, InputRequired, Json, Layer, Limits,
     LogLevel, LogMessage, Origin, Outcome, Output, Pattern, Peer, Progress, PromptDef, PromptMessage,
     PromptOutput, PromptSource, Question, Reach, Registry, ResourceBody, ResourceContents, ResourceDef,
-    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec,
+    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec, ToolView,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ pub(crate) fn caller(name: &str) -> Caller {
 }
 
 pub(crate) fn scope(allow: &[&str], effects: EffectSet) -> Scope {
-    Scope { allow: Pattern::new(allow).unwrap(), effects }
+    Scope { allow: Pattern::new(allow).unwrap(), effects, view: ToolView::All }
 }
 
 /// Returns a call of client `ada`: `tool_name {"arguments": 1}`, or with `resource`, `prompt` or `completion` before it.

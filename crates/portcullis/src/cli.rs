@@ -6,7 +6,7 @@ pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use portcullis_core::Effect;
+use portcullis_core::{Effect, ToolView};
 use std::path::PathBuf;
 
 /// One guarded door between AI agents and everything they touch.
@@ -243,6 +243,9 @@ pub struct AddArgs {
     /// What its calls may do: read, create, write, destroy
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
     pub effects: Vec<Effect>,
+    /// How it gets to know the tools of other servers: listed, or found with `find_tools`
+    #[arg(long, value_enum, default_value_t)]
+    pub tools: ViewArg,
     /// When the token stops working, from now: 12h, 30d, 8w
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
@@ -255,6 +258,22 @@ pub struct AddArgs {
     /// Do not ask before the application's configuration is changed
     #[arg(long)]
     pub yes: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum ViewArg {
+    #[default]
+    All,
+    Search,
+}
+
+impl From<ViewArg> for ToolView {
+    fn from(view: ViewArg) -> ToolView {
+        match view {
+            ViewArg::All => ToolView::All,
+            ViewArg::Search => ToolView::Search,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

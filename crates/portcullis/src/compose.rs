@@ -16,7 +16,7 @@ use portcullis_guard::{
     ServerNumbers, Verdict,
 };
 use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, Search, ServerCounts};
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
@@ -207,6 +207,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let changes = registry.changes();
     let servers = Arc::new(Servers::new(registry.clone(), store.clone()).context("no random numbers")?);
     let tools = tools(config, store.clone())?;
+    let search = Search::default();
+    registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
     servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
@@ -220,13 +222,15 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         secrets: live.clone(),
         ai_data,
     };
+    let gate = Arc::new(gate);
+    search.searches(&gate);
     let hub = Hub::new(HubParts {
-        gate: Arc::new(gate),
+        gate,
         identity: Arc::new(Known(identity.clone())),
         local_client: local_client(config),
         ops: Arc::new(ops),
         clock,
-        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: false },
+        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
         limits: limits(config),
         scrub: Arc::new(handles.redactor.clone()),
     })

@@ -8,18 +8,19 @@ use crate::clean::{Body, Reply, unchecked};
 use crate::hub::Hub;
 use crate::paging::page;
 use crate::peer::{RoundPeer, SessionPeer};
+use crate::search;
 use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
-    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError,
+    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
+    Origin, Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -271,8 +272,19 @@ impl Exchange {
         let outgoing = &self.hub.outgoing;
         // Kept from one list to the next, until other secrets must be kept out of it.
         let generation = outgoing.generation();
+        let caller = self.caller();
         let clean = |tool: &ToolDef| outgoing.item(render::tool(tool));
-        let items: Vec<_> = page.items.iter().map(|tool| tool.listing_with(generation, clean)).collect();
+        let listed = |tool: &Arc<ToolDef>| {
+            // What it can find depends on who looks, so it is not kept.
+            if tool.name == search::FIND
+                && let Ok(definition) = serde_json::from_str(render::tool(tool).get())
+                && let Ok(raw) = to_raw_value(&search::described(&self.hub.gate, &caller, definition))
+            {
+                return Arc::new(Listed::once(outgoing.item(raw)));
+            }
+            tool.listing_with(generation, clean)
+        };
+        let items: Vec<_> = page.items.iter().map(listed).collect();
         let items: Vec<&RawValue> = items.iter().map(|item| item.text()).collect();
         tracing::debug!(target: "mcp", id = %self.id, tools = items.len(), "sending response");
         Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
@@ -347,11 +359,25 @@ impl Exchange {
             Ok(name) => name,
             Err(error) => return Job::Ready(Err(error)),
         };
+        // The tool that is named is the one that is called, on the whole road.
+        let mut found = None;
+        let mut name = name;
+        if name == search::CALL && self.client.scope.view == ToolView::Search {
+            match search::named(params.raw(Key::Arguments)) {
+                Ok((named, arguments)) => (name, found) = (named, Some(arguments)),
+                Err(reason) => return Job::Ready(Err(RpcError::invalid_params(reason))),
+            }
+        }
         let tool = self.hub.gate.find_tool(&self.caller(), &name);
         let style = tool.as_ref().map(|tool| tool.error_style).unwrap_or_default();
         let support = tool.map(|tool| tool.tasks).unwrap_or_default();
         let offers = self.offers();
-        let job = match self.call(Target::Tool(name), params, style) {
+        let target = Target::Tool(name);
+        let job = match found {
+            Some(arguments) => self.call_with(target, arguments, params, style),
+            None => self.call(target, params, style),
+        };
+        let job = match job {
             Ok(job) => job,
             Err(error) => return Job::Ready(Err(error)),
         };

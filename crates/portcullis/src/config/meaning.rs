@@ -3,14 +3,14 @@
 use super::problem::Finding;
 use super::time;
 use super::written::{
-    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, ViewName, Written,
 };
 use super::{
     Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory,
     Prompts, RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
 };
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
+use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope, ToolView};
 use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{Days, TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
@@ -142,8 +142,14 @@ impl Checks<'_> {
             let expected = "a name of a-z, 0-9, `-` and `_`, 1 to 64 characters";
             self.unexpected("/stdio/client", &stdio.client, expected);
         }
-        let scope =
-            Scope { allow: self.pattern("/stdio/allow", &stdio.allow), effects: effects(&stdio.effects) };
+        let scope = Scope {
+            allow: self.pattern("/stdio/allow", &stdio.allow),
+            effects: effects(&stdio.effects),
+            view: match stdio.tools {
+                ViewName::All => ToolView::All,
+                ViewName::Search => ToolView::Search,
+            },
+        };
         Stdio { client: stdio.client.clone(), scope }
     }
 

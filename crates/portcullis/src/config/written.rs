@@ -151,6 +151,16 @@ pub(super) struct Stdio {
     /// What it may do at most: read, create, write, destroy.
     #[schemars(length(min = 1))]
     pub(super) effects: Vec<EffectName>,
+    /// How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
+    pub(super) tools: ViewName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ViewName {
+    #[default]
+    All,
+    Search,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -440,7 +450,7 @@ impl Default for Egress {
 
 impl Default for Stdio {
     fn default() -> Self {
-        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects() }
+        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects(), tools: ViewName::All }
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use portcullis_core::ToolView;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -59,7 +60,13 @@ impl Fixture {
 }
 
 fn new(name: &str) -> NewClient {
-    NewClient { name: name.into(), allow: vec!["*".into()], effects: EffectSet::ALL, expires_in: None }
+    NewClient {
+        name: name.into(),
+        allow: vec!["*".into()],
+        effects: EffectSet::ALL,
+        tools: ToolView::All,
+        expires_in: None,
+    }
 }
 
 #[test]

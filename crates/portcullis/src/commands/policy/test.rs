@@ -148,7 +148,7 @@ fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     let Some(info) = directory.list()?.into_iter().find(|info| info.name == name) else {
         return Ok(Who::Unknown);
     };
-    let scope = Scope { allow: Pattern::new(&info.allow)?, effects: info.effects };
+    let scope = Scope { allow: Pattern::new(&info.allow)?, effects: info.effects, view: info.tools };
     let client = Arc::new(Client { name: info.name.clone(), scope });
     Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
         Some(expired) => Who::Expired(client, expired),
