@@ -3,6 +3,7 @@
 pub mod abuse;
 pub mod boxed;
 pub mod conformance;
+pub mod fault;
 pub mod http;
 pub mod mcp_client;
 pub mod process;
