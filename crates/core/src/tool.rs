@@ -116,6 +116,9 @@ pub struct ToolDef {
     pub example: Option<Example>,
     pub unruled: Unruled,
     pub definition: Option<Definition>,
+    /// What a person has to do before it can be called. Such a tool is never listed; its name is only known so that
+    /// whoever may call it learns why it cannot be.
+    pub withheld: Option<String>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
@@ -137,6 +140,7 @@ impl ToolDef {
             example: Some(spec.example),
             unruled: Unruled::default(),
             definition: None,
+            withheld: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
@@ -170,6 +174,7 @@ impl ToolDef {
             example: None,
             unruled: Unruled::default(),
             definition: Some(definition),
+            withheld: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
@@ -181,6 +186,16 @@ impl ToolDef {
     pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
         self.unruled = unruled;
         self
+    }
+
+    /// Makes a tool that waits for a person. Nothing that its server says of it is kept: nobody has looked at that.
+    pub fn waiting(name: String, effect: Effect, reach: Reach, unruled: Unruled, hint: String) -> ToolDef {
+        let nothing = Definition::new(RawValue::NULL.to_owned());
+        let any = serde_json::json!({ "type": "object" });
+        let (title, description) = (String::new(), String::new());
+        let def =
+            ToolDef::foreign(name, title, description, effect, reach, Limits::DEFAULT, any, None, nothing);
+        ToolDef { withheld: Some(hint), definition: None, ..def.unruled(unruled) }
     }
 
     /// Returns the compiled schema, compiling it at the first use.

@@ -240,7 +240,12 @@ pub struct McpServer {
     pub prefix: String,
     pub allow: Pattern,
     pub deny: Option<Pattern>,
+    /// The own name, and the other.
+    pub rename: Vec<(String, String)>,
+    /// First match wins.
     pub effects: Vec<(Pattern, Effect)>,
+    /// Whether what it offers is taken as it comes.
+    pub always_trusted: bool,
     pub decision: Verdict,
 }
 
