@@ -90,7 +90,7 @@ pub(crate) fn of_text(path: &Path, text: &str, user_home: Option<&Path>) -> Resu
     let mut found = Found { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new() };
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for (own, entry) in entries {
-        let context = Context { own, inputs: &inputs, project: project_of(path), user_home };
+        let context = Context { own, inputs: &inputs, project: project_of(path, user_home), user_home };
         match entry::read(entry, &context) {
             _ if is_ourselves(own, entry) => {
                 found.skipped.push((own.clone(), "it is this hub".to_owned()));
@@ -137,11 +137,12 @@ fn is_ourselves(own: &str, entry: &Value) -> bool {
 }
 
 /// Returns the folder of the project that a file belongs to, if it is one of a project.
-fn project_of(path: &Path) -> Option<&Path> {
-    PROJECT_FILES.into_iter().find(|name| path.ends_with(name)).and_then(|name| {
-        let up = Path::new(name).components().count();
-        path.ancestors().nth(up)
-    })
+fn project_of<'a>(path: &'a Path, user_home: Option<&Path>) -> Option<&'a Path> {
+    let name = PROJECT_FILES.into_iter().find(|name| path.ends_with(name))?;
+    let folder = path.ancestors().nth(Path::new(name).components().count())?;
+    // The person's own files have the same names.
+    let is_own = Some(folder) == user_home || folder.ends_with("opencode");
+    (!is_own).then_some(folder)
 }
 
 #[cfg(test)]

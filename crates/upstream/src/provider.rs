@@ -198,6 +198,8 @@ impl Inner {
             ..Status::of(StatusKind::Connected)
         };
         self.shown.store(Arc::new(shown));
+        // First: whoever waits for the status finds the tools.
+        self.announce(tools, prompts, resources);
         if self.connection.load().is_some() {
             self.status.send_if_modified(|current| {
                 let changed = *current != status;
@@ -205,8 +207,6 @@ impl Inner {
                 changed
             });
         }
-        drop(offered);
-        self.announce(tools, prompts, resources);
     }
 
     fn announce(&self, tools: bool, prompts: bool, resources: bool) {

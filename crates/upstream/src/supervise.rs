@@ -74,7 +74,7 @@ pub(crate) async fn run(server: Arc<Inner>) {
             continue;
         };
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
-        let (reason, stderr) = (Some(reason), stderr.lines());
+        let (reason, stderr) = (Some(reason), stderr.last_words().await);
         server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => {}

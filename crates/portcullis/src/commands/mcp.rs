@@ -139,8 +139,8 @@ impl Desk {
             print::json(&value);
             return;
         }
-        let when = if running { "now" } else { "when a hub runs on this home" };
-        print::line(format!("Server `{name}` {what}, {when}."));
+        let when = if running { "" } else { " No hub runs on this home; the next one will do so." };
+        print::line(format!("Server `{name}` {what}.{when}"));
     }
 
     fn hub_runs(&self) -> Result<bool> {

@@ -6,7 +6,7 @@ use crate::cli::McpAddArgs;
 use crate::commands::environment;
 use crate::config::{NewServer, add_servers, preview_servers};
 use crate::{BadUsage, print};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -21,9 +21,9 @@ impl Desk {
         let looked: Option<Looked> = if args.no_test { None } else { Some(look(server, &config, &makers)?) };
         let mut trusted = false;
         if let Some(looked) = &looked {
-            let seen = looked
-                .connected(name)
-                .context("nothing was written; `--no-test` writes it down all the same")?;
+            let seen = looked.connected(name).map_err(|error| {
+                anyhow!("{error}\nNothing was written; `--no-test` writes it down all the same.")
+            })?;
             if !self.as_json {
                 print::out(looked.text(name, &seen));
             }

@@ -5,7 +5,7 @@ use crate::commands::block_on;
 use crate::config::{Config, McpServer};
 use crate::mcp::{Makers, shown};
 use crate::{print, voice};
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use portcullis_core::Registry;
 use portcullis_store::pins::{Kind, Pin, Snapshot};
 use portcullis_upstream::{Status, StatusKind, Trust, Upstream};
@@ -31,6 +31,10 @@ pub(super) struct Looked {
 
 /// Connects, lists, and ends the connection. Nothing is called, and nothing of it is let in.
 pub(super) fn look(server: &McpServer, config: &Config, makers: &Makers) -> Result<Looked> {
+    // Where servers start that are not told otherwise; no hub may have made it yet.
+    let folder = config.workspace.data_dir();
+    portcullis_core::folder::make(&folder)
+        .with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     let mut spec = makers.spec(server, config);
     // Here everything is to be seen, whoever trusts it.
     spec.trust = Trust::Always;
