@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
-use crate::registry::{Change, PromptDef, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
+use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -190,13 +190,34 @@ impl Gate {
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
         let view = caller.client.scope.view;
-        let tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
+        let knows = |tool: &ToolDef| tool.withheld.is_none() && tool.is_for(view);
+        let tool = self.registry.tool(name).filter(|tool| knows(tool));
         tool.filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
     }
 
     /// Returns the server that a tool is of, where it is no native one.
     pub fn server_of(&self, tool: &str) -> Option<String> {
         self.registry.tool(tool).and_then(|tool| tool.server.clone())
+    }
+
+    /// Returns what the providers tell agents about themselves, by their names. A provider of which the caller sees
+    /// nothing is not heard of.
+    pub fn instructions(&self, caller: &Caller) -> Vec<(String, String)> {
+        let shows = self.shows(caller);
+        let sees = |provider: &dyn Provider| {
+            let (catalog, unruled) = (provider.catalog(), provider.unruled());
+            catalog.tools.iter().any(|tool| tool.withheld.is_none() && shows(&Listing::of_tool(tool)))
+                || catalog
+                    .prompts
+                    .iter()
+                    .any(|prompt| shows(&Listing::of_read("prompt", &prompt.name, unruled)))
+        };
+        let providers = self.registry.providers();
+        let told = providers.iter().filter_map(|provider| {
+            let text = provider.instructions()?;
+            sees(&**provider).then(|| (provider.name().to_owned(), text))
+        });
+        told.collect()
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {

@@ -9,7 +9,7 @@ use crate::tool::{ToolDef, Unruled};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::broadcast;
 
@@ -98,6 +98,11 @@ pub trait Provider: Send + Sync {
     fn owns_resource(&self, uri: &str) -> bool {
         let _ = uri;
         false
+    }
+
+    /// Returns what it tells agents about itself, where a person has let that in.
+    fn instructions(&self) -> Option<String> {
+        None
     }
 
     /// Returns what is decided about its prompts and resources where no rule speaks.
@@ -230,17 +235,10 @@ impl Registry {
     pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let mut providers = self.inner.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        Index::first_come(&providers).has_room_for(&*provider)?;
         providers.push(provider);
-        match Index::build(&providers) {
-            Ok(index) => {
-                self.inner.index.store(Arc::new(index));
-                Ok(())
-            }
-            Err(taken) => {
-                providers.pop();
-                Err(taken)
-            }
-        }
+        self.inner.index.store(Arc::new(Index::first_come(&providers)));
+        Ok(())
     }
 
     /// Takes a provider out. Calls that reached it already are its own to end.
@@ -347,8 +345,11 @@ impl Index {
     /// no server can put itself in the place of one.
     fn first_come(providers: &[Arc<dyn Provider>]) -> Index {
         let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        let mut waiting = Vec::new();
         for (at, provider) in providers.iter().enumerate() {
             let mut catalog = provider.catalog();
+            waiting
+                .extend(catalog.tools.extract_if(.., |tool| tool.withheld.is_some()).map(|tool| (tool, at)));
             catalog.tools.retain(|tool| !index.tools.contains_key(&tool.name));
             catalog.prompts.retain(|prompt| !index.prompts.contains_key(&prompt.name));
             for tool in &catalog.tools {
@@ -364,37 +365,36 @@ impl Index {
             index.catalog.prompts.extend(catalog.prompts);
             index.catalog.templates.extend(catalog.templates);
         }
+        // What waits is known by name and not listed, and takes nobody's name away.
+        for (tool, at) in waiting {
+            index.tools.entry(tool.name.clone()).or_insert((tool, at));
+        }
         index
     }
 
-    fn build(providers: &[Arc<dyn Provider>]) -> Result<Index, RegistryError> {
-        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
-        for (at, provider) in providers.iter().enumerate() {
-            let catalog = provider.catalog();
-            let taken = |kind, name: &str, first: usize| RegistryError::Taken {
-                kind,
-                name: name.to_owned(),
-                first: providers[first].name().to_owned(),
-                second: provider.name().to_owned(),
-            };
-            for tool in &catalog.tools {
-                if let Some((_, first)) = index.tools.insert(tool.name.clone(), (tool.clone(), at)) {
-                    return Err(taken("tool", &tool.name, first));
-                }
+    /// Says whether a name that the provider offers is another's, or its own twice. What waits has no name to defend.
+    fn has_room_for(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
+        let (catalog, second) = (provider.catalog(), provider.name());
+        let taken = |kind, name: &str, first: Option<usize>| RegistryError::Taken {
+            kind,
+            name: name.to_owned(),
+            first: first.map_or(second, |first| self.providers[first].name()).to_owned(),
+            second: second.to_owned(),
+        };
+        let mut own = HashSet::new();
+        for tool in catalog.tools.iter().filter(|tool| tool.withheld.is_none()) {
+            let other = self.tools.get(&tool.name).filter(|(tool, _)| tool.withheld.is_none());
+            if other.is_some() || !own.insert(("tool", &tool.name)) {
+                return Err(taken("tool", &tool.name, other.map(|(_, at)| *at)));
             }
-            for prompt in &catalog.prompts {
-                if let Some(first) = index.prompts.insert(prompt.name.clone(), at) {
-                    return Err(taken("prompt", &prompt.name, first));
-                }
-            }
-            for template in &catalog.templates {
-                index.templates.entry(template.uri_template.clone()).or_insert(at);
-            }
-            index.catalog.tools.extend(catalog.tools);
-            index.catalog.prompts.extend(catalog.prompts);
-            index.catalog.templates.extend(catalog.templates);
         }
-        Ok(index)
+        for prompt in &catalog.prompts {
+            let other = self.prompts.get(&prompt.name).copied();
+            if other.is_some() || !own.insert(("prompt", &prompt.name)) {
+                return Err(taken("prompt", &prompt.name, other));
+            }
+        }
+        Ok(())
     }
 
     fn provider_of(&self, target: &Target) -> Option<Arc<dyn Provider>> {

@@ -121,6 +121,9 @@ pub struct ToolDef {
     /// The server that the tool is of, where it is no native one.
     pub server: Option<String>,
     pub definition: Option<Definition>,
+    /// What a person has to do before it can be called. Such a tool is never listed; its name is only known so that
+    /// whoever may call it learns why it cannot be.
+    pub withheld: Option<String>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
@@ -144,6 +147,7 @@ impl ToolDef {
             view: None,
             server: None,
             definition: None,
+            withheld: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
@@ -180,6 +184,7 @@ impl ToolDef {
             view: None,
             server: Some(server),
             definition: Some(definition),
+            withheld: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
@@ -203,6 +208,33 @@ impl ToolDef {
     /// Returns whether a client with this view knows of the tool at all.
     pub fn is_for(&self, view: ToolView) -> bool {
         self.view.is_none_or(|only| only == view)
+    }
+
+    /// Makes a tool that waits for a person. Nothing that its server says of it is kept: nobody has looked at that.
+    pub fn waiting(
+        server: String,
+        name: String,
+        effect: Effect,
+        reach: Reach,
+        unruled: Unruled,
+        hint: String,
+    ) -> ToolDef {
+        let nothing = Definition::new(RawValue::NULL.to_owned());
+        let any = serde_json::json!({ "type": "object" });
+        let (title, description) = (String::new(), String::new());
+        let def = ToolDef::foreign(
+            server,
+            name,
+            title,
+            description,
+            effect,
+            reach,
+            Limits::DEFAULT,
+            any,
+            None,
+            nothing,
+        );
+        ToolDef { withheld: Some(hint), definition: None, ..def.unruled(unruled) }
     }
 
     /// Returns the compiled schema, compiling it at the first use.

@@ -1,7 +1,9 @@
 //! The command line.
 
+mod mcp;
 mod policy;
 
+pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 
 use crate::install::{ClientApp, Transport};
@@ -43,6 +45,7 @@ Examples:
   portcullis tools call workspace_list '{}'       call a tool from here
   portcullis secrets set GITHUB_TOKEN --grant api.github.com
                                                   keep a secret for one place, out of everything else
+  portcullis mcp add git -- uvx mcp-server-git    another server behind the same guards
   portcullis policy test laptop workspace_write   may it, and by which rule
   portcullis doctor                               what works and what does not
 
@@ -69,6 +72,8 @@ pub enum Command {
     Doctor,
     /// List the tools, or call one
     Tools(ToolsArgs),
+    /// Put other MCP servers behind this hub, and say what of them is let in
+    Mcp(McpArgs),
     /// Say who may call, and what
     Clients(ClientsArgs),
     /// Show the rules, or explain what they make of a call

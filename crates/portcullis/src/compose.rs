@@ -3,7 +3,7 @@
 use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
-use crate::mcp::Servers;
+use crate::mcp::{self, Makers, Servers};
 use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
 use anyhow::{Context, Result};
@@ -19,6 +19,7 @@ use portcullis_server::http::{Allowed, LiveAllowed};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, Search, ServerCounts};
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
+use portcullis_store::pins::Pins;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{ToolsConfig, WebConfig};
 use portcullis_wire::era::ServerFace;
@@ -85,6 +86,7 @@ struct HubOps {
     identity: Arc<Directory>,
     config: Arc<ConfigHealth>,
     secrets: Arc<LiveSecrets>,
+    pins: Arc<Pins>,
     ai_data: PathBuf,
 }
 
@@ -103,6 +105,7 @@ impl Ops for HubOps {
             Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
+            Readiness { component: "pins", state: self.pins.health() },
             Readiness { component: "secrets", state: self.secrets.health() },
             Readiness { component: "workspace", state: workspace },
         ]
@@ -205,7 +208,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
     let registry = Registry::default();
     let changes = registry.changes();
-    let servers = Arc::new(Servers::new(registry.clone(), store.clone()).context("no random numbers")?);
+    let makers = Makers::open(&secure, store.clone(), clock.clone())?;
+    let pins = makers.pins.clone();
+    let servers = Arc::new(Servers::new(registry.clone(), makers));
     let tools = tools(config, store.clone())?;
     let search = Search::default();
     registry.add(search.clone()).context("the search for tools")?;
@@ -220,6 +225,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         identity: identity.clone(),
         config: health.clone(),
         secrets: live.clone(),
+        pins,
         ai_data,
     };
     let gate = Arc::new(gate);
@@ -236,7 +242,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live, secure, hub.clone()));
+    tokio::spawn(secrets::watch(live, secure.clone(), hub.clone()));
+    tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(Composed { hub, identity, handles, health, servers, changes })
 }

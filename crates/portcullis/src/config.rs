@@ -6,6 +6,7 @@
 
 mod add_rule;
 mod check;
+mod edit_servers;
 mod example;
 mod limit_table;
 mod meaning;
@@ -16,6 +17,7 @@ mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
+pub use edit_servers::{EditError, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
 pub use problem::{ConfigErrors, Problem};
@@ -240,7 +242,12 @@ pub struct McpServer {
     pub prefix: String,
     pub allow: Pattern,
     pub deny: Option<Pattern>,
+    /// The own name, and the other.
+    pub rename: Vec<(String, String)>,
+    /// First match wins.
     pub effects: Vec<(Pattern, Effect)>,
+    /// Whether what it offers is taken as it comes.
+    pub always_trusted: bool,
     pub decision: Verdict,
 }
 

@@ -8,6 +8,7 @@ pub mod config;
 mod folder_changes;
 mod hidden;
 mod home;
+mod import;
 pub mod install;
 mod logging;
 mod mcp;
@@ -89,6 +90,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Init(args) => commands::init::run(home, &args, cli.json),
         Command::Doctor => commands::doctor::run(home, cli.json),
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
+        Command::Mcp(args) => commands::mcp::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
         Command::Policy(args) => commands::policy::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),

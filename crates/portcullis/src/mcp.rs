@@ -1,45 +1,55 @@
 //! Other MCP servers: from what is configured to what runs.
 
+mod watch;
+
+pub(crate) use watch::watch;
+
 use crate::config::{Config, McpServer, Verdict};
-use portcullis_core::{Registry, Unruled};
+use anyhow::Context;
+use portcullis_core::{Clock, Registry, ToolDef, Unruled};
+use portcullis_store::pins::{Pins, Trusted};
 use portcullis_store::secrets::SecretStore;
+use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
-    Guardian, HubMark, ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values,
+    Guardian, HubMark, ServerSpec, Status, StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values,
+    pinned_tools,
 };
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The hidden command by which the binary stands by itself.
-pub(crate) const GUARDIAN_COMMAND: &str = "__guardian";
+const GUARDIAN_COMMAND: &str = "__guardian";
 
 /// Where programs are on every machine. A server does not get the hub's own list.
 const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The servers that run, by name.
-pub(crate) struct Servers {
-    registry: Registry,
-    secrets: Arc<SecretStore>,
-    running: Mutex<BTreeMap<String, Running>>,
+/// What making a server needs, besides its configuration.
+pub(crate) struct Makers {
+    pub(crate) secrets: Arc<SecretStore>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) toggles: Toggles,
     mark: HubMark,
     /// Started with the first server that is a process.
     guardian: OnceLock<Option<Guardian>>,
 }
 
-struct Running {
-    /// What it was made from, to tell whether it changed.
-    config: String,
-    upstream: Upstream,
-}
-
-impl Servers {
-    pub(crate) fn new(registry: Registry, secrets: Arc<SecretStore>) -> std::io::Result<Servers> {
-        let (running, guardian) = (Mutex::default(), OnceLock::new());
-        Ok(Servers { registry, secrets, running, mark: HubMark::new()?, guardian })
+impl Makers {
+    pub(crate) fn open(
+        secure: &Path,
+        secrets: Arc<SecretStore>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Makers> {
+        let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
+        let mark = HubMark::new().context("no random numbers")?;
+        Ok(Makers { secrets, pins, toggles, mark, guardian: OnceLock::new() })
     }
 
     /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
-    fn guard(&self) {
+    pub(crate) fn guard(&self) {
         self.guardian.get_or_init(|| {
             // The program that runs, even where another version has taken its place.
             let program = Path::new("/proc/self/exe");
@@ -51,16 +61,91 @@ impl Servers {
         });
     }
 
+    /// Returns whether a server is to run: what somebody said last counts, then the configuration.
+    pub(crate) fn is_wanted(&self, server: &McpServer) -> bool {
+        self.toggles.of(&server.name).enabled.unwrap_or(server.enabled)
+    }
+}
+
+/// The servers that run, by name.
+pub(crate) struct Servers {
+    registry: Registry,
+    pub(crate) makers: Makers,
+    running: Mutex<Running>,
+    /// Told whenever one of them stands otherwise than before.
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Running {
+    config: Option<Config>,
+    /// What people wanted when it was last looked at.
+    wishes: Vec<Toggle>,
+    servers: BTreeMap<String, Started>,
+}
+
+struct Started {
+    /// What it was made from, to tell whether it changed.
+    config: String,
+    reloads: u64,
+    /// What was trusted of it when it was last looked at.
+    trusted: Option<Arc<Trusted>>,
+    upstream: Upstream,
+}
+
+impl Servers {
+    pub(crate) fn new(registry: Registry, makers: Makers) -> Servers {
+        Servers { registry, makers, running: Mutex::default(), changed: Arc::default() }
+    }
+
     /// Starts what is new, ends what is gone, and starts again what changed. Waits for none of them.
     pub(crate) fn apply(&self, config: &Config) {
         let mut running = self.lock();
+        running.config = Some(config.clone());
+        self.start_and_stop(&mut running);
+    }
+
+    /// Does what people want now, and shows what they trust now. Costs a `stat` for each server where nothing changed.
+    fn follow(&self) {
+        let mut running = self.lock();
+        if self.wishes(&running) != running.wishes {
+            self.start_and_stop(&mut running);
+        }
+        let mut changed = Vec::new();
+        for (name, started) in &mut running.servers {
+            let trusted = self.makers.pins.of(name);
+            let same = match (&trusted, &started.trusted) {
+                (None, None) => true,
+                (Some(now), Some(then)) => Arc::ptr_eq(now, then) || now == then,
+                _ => false,
+            };
+            if !same {
+                started.trusted = trusted;
+                changed.push(started.upstream.clone());
+            }
+        }
+        drop(running);
+        for upstream in changed {
+            upstream.look_again();
+        }
+    }
+
+    fn wishes(&self, running: &Running) -> Vec<Toggle> {
+        let configured = running.config.iter().flat_map(|config| &config.mcp);
+        configured.map(|server| self.makers.toggles.of(&server.name)).collect()
+    }
+
+    /// Does what the configuration and the wishes of people say.
+    fn start_and_stop(&self, running: &mut Running) {
+        let Some(config) = running.config.clone() else { return };
+        running.wishes = self.wishes(running);
         let wanted: BTreeMap<&str, &McpServer> = config
             .mcp
             .iter()
-            .filter(|server| server.enabled)
+            .filter(|server| self.makers.is_wanted(server))
             .map(|server| (server.name.as_str(), server))
             .collect();
-        running.retain(|name, server| {
+        running.servers.retain(|name, server| {
             let stays =
                 wanted.get(name.as_str()).is_some_and(|wanted| format!("{wanted:?}") == server.config);
             if !stays {
@@ -70,25 +155,83 @@ impl Servers {
             stays
         });
         for (name, server) in wanted {
-            if running.contains_key(name) {
+            let reloads = self.makers.toggles.of(name).reloads;
+            if let Some(started) = running.servers.get_mut(name) {
+                if started.reloads != reloads {
+                    started.reloads = reloads;
+                    started.upstream.again();
+                }
                 continue;
             }
-            self.guard();
-            let upstream = Upstream::start(self.spec(server, config), self.registry.changes());
+            self.makers.guard();
+            let upstream = Upstream::start(self.makers.spec(server, &config), self.registry.changes());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
                 tracing::error!(target: "upstream", %error, "A server cannot be added.");
                 continue;
             }
-            running.insert(name.to_owned(), Running { config: format!("{server:?}"), upstream });
+            tokio::spawn(watch::forward(upstream.watch(), self.changed.clone()));
+            let trusted = self.makers.pins.of(name);
+            let started = Started { config: format!("{server:?}"), reloads, trusted, upstream };
+            running.servers.insert(name.to_owned(), started);
         }
+        self.changed.notify_one();
     }
 
+    /// Waits until it is known of every server whether it can be connected, but not for ever.
+    pub(crate) async fn settled(&self, within: Duration) {
+        let upstreams: Vec<Upstream> =
+            self.lock().servers.values().map(|started| started.upstream.clone()).collect();
+        let all = futures::future::join_all(upstreams.iter().map(Upstream::settled));
+        // Whoever is late is not waited for.
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Returns how every configured server stands, in the order of their names.
     pub(crate) fn statuses(&self) -> Vec<(String, Status)> {
-        self.lock().iter().map(|(name, server)| (name.clone(), server.upstream.status())).collect()
+        let running = self.lock();
+        let configured = running.config.iter().flat_map(|config| &config.mcp);
+        let stands = |server: &McpServer| match running.servers.get(&server.name) {
+            Some(started) => started.upstream.status(),
+            None => Status::of(StatusKind::Disabled),
+        };
+        configured.map(|server| (server.name.clone(), stands(server))).collect()
     }
 
-    fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns how a server stands, for programs and for the file that others read.
+pub(crate) fn shown(status: &Status) -> Value {
+    let dropped = status.dropped.iter().map(|(what, why)| json!({ "name": what, "why": why }));
+    let waiting = status
+        .quarantined
+        .iter()
+        .map(|what| json!({ "kind": what.kind, "name": what.name, "why": what.why }));
+    json!({
+        "status": status.kind.as_str(),
+        "reason": status.reason,
+        "stderr": status.stderr,
+        "server": status.server,
+        "revision": status.revision,
+        "tools": status.tools,
+        "prompts": status.prompts,
+        "resources": status.resources,
+        "dropped": dropped.collect::<Vec<_>>(),
+        "quarantined": waiting.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the tools of all servers as they were when a person trusted them. Starts none of them.
+pub(crate) fn trusted_tools(config: &Config, makers: &Makers) -> Vec<Arc<ToolDef>> {
+    let wanted = config.mcp.iter().filter(|server| makers.is_wanted(server));
+    wanted.flat_map(|server| pinned_tools(&makers.spec(server, config))).collect()
+}
+
+impl Makers {
+    pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
         let command = find_program(&server.command);
         let mut env: Vec<(String, String)> = Vec::new();
         let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -115,24 +258,21 @@ impl Servers {
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
             deny: server.deny.clone(),
-            rename: Vec::new(),
+            rename: server.rename.clone(),
             effects: server.effects.clone(),
             decision: match server.decision {
                 Verdict::Allow => Unruled::Allow,
                 Verdict::Ask => Unruled::Ask,
                 Verdict::Deny => Unruled::Deny,
             },
+            trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        for server in self.lock().values() {
+        for server in self.lock().servers.values() {
             server.upstream.stop();
         }
     }

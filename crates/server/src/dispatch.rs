@@ -15,7 +15,7 @@ use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
     Origin, Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
 };
-use portcullis_wire::era::{Offers, RequestMeta};
+use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
@@ -211,7 +211,7 @@ impl Exchange {
                 Err(error) => Err(error),
             },
             Method::Initialize => self.initialize(params),
-            Method::Discover => Ok(self.hub.face.discover(self.revision)),
+            Method::Discover => Ok(self.face().discover(self.revision)),
             Method::Ping => Ok(b"{}".to_vec()),
             Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
             Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
@@ -262,7 +262,12 @@ impl Exchange {
         let capabilities = params.optional_object(Key::Capabilities)?.unwrap_or_default();
         let revision = Revision::negotiate(&asked);
         self.session()?.negotiate(revision, capabilities)?;
-        Ok(self.hub.face.initialize(revision))
+        Ok(self.face().initialize(revision))
+    }
+
+    /// Returns what this caller is told of the hub, and of the servers behind it that it sees something of.
+    fn face(&self) -> ServerFace {
+        self.hub.face.with_servers(&self.hub.gate.instructions(&self.caller()))
     }
 
     fn list_tools(&self, params: &Params<'_>) -> Answer {

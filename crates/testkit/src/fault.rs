@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The text of a definition and of a result that nobody may change on the way.
-pub const EXACT: &str = r#"{"content":[{"type":"text","text":"kept"},{"type":"hologram","data":{"x":1.50}}],"structuredContent":{"big":12345678901234567890123,"small":1.0,"e":1e400},"_meta":{"example.com/kept":[1,2]},"unknownField":{"a":null}}"#;
+pub const EXACT: &str = r#"{"content":[{"type":"text","text":"kept"},{"type":"hologram","data":{"x":1.50}}],"structuredContent":{"big":12345678901234567890123,"small":1.0},"_meta":{"example.com/kept":[1,2]},"unknownField":{"a":null}}"#;
 
 fn tools() -> Value {
     let tool = |name: &str, properties: Value| {
@@ -172,9 +172,8 @@ fn call(
         }
         // What the request before this one looked like, and what the process was given.
         "seen" => {
-            let environment: Vec<String> = std::env::vars_os()
-                .map(|(name, _)| name.to_string_lossy().into_owned())
-                .collect();
+            let environment: Vec<String> =
+                std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
             text(json!({ "request": last, "environment": environment }).to_string())
         }
         other => text(format!("no such tool: {other}")),

@@ -2,6 +2,7 @@
 
 pub mod abuse;
 pub mod boxed;
+pub mod changeable;
 pub mod conformance;
 pub mod fault;
 pub mod http;

@@ -3,14 +3,17 @@
 //! A definition is a stranger's text that a model will read and a person will decide by. Characters that nobody sees
 //! are taken out of everything in it; the rest of it, known to us or not, is passed on as it came.
 
+use crate::clean::{clean, is_hidden};
 use crate::connection::{Connection, RequestError};
 use crate::names::public_name;
 use crate::spec::ServerSpec;
 use crate::template::Template;
-use portcullis_core::json::{is_invisible, parse_strict, printable};
+use crate::trust::Quarantined;
+use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::{
     Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TemplateDef, ToolDef,
 };
+use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc;
 use serde_json::Value;
@@ -62,12 +65,15 @@ pub(crate) struct Shown {
     patterns: Vec<Template>,
     /// What does not appear, and why.
     pub(crate) dropped: Vec<(String, String)>,
+    /// What waits for a person.
+    pub(crate) quarantined: Vec<Quarantined>,
 }
 
 /// A tool as the server knows it.
-#[derive(Debug)]
 pub(crate) struct OwnTool {
     pub(crate) name: String,
+    /// As it appears.
+    pub(crate) def: Arc<ToolDef>,
     /// Which arguments are also shown in headers: the argument, and the name of the header.
     pub(crate) headers: Vec<(String, String)>,
 }
@@ -140,35 +146,53 @@ fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
     }
     let fields: Fields<'_> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
     let name = fields.get(kind.name).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-    name.filter(|name| !name.is_empty()).ok_or_else(|| format!("an entry without `{}`", kind.name))
+    let name =
+        name.filter(|name| !name.is_empty()).ok_or_else(|| format!("an entry without `{}`", kind.name))?;
+    // A name is made legal before anybody sees it; an address has to stay what it is.
+    if kind.name != "name" && name.chars().any(is_hidden) {
+        return Err(format!("the address `{}` holds what nobody sees", printable(&name)));
+    }
+    Ok(name)
 }
 
-/// Makes of what a server said what appears of it. `admitted` tells what a person has let in.
+/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources are data, and
+/// come with the server.
 pub(crate) fn show(
     offer: &Offer,
     spec: &ServerSpec,
-    admitted: impl Fn(&'static str, &Said) -> bool,
+    standing: impl Fn(PinKind, &str) -> Standing,
+    is_known: bool,
 ) -> Shown {
     let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
     let (mut tools_taken, mut prompts_taken) = (HashSet::new(), HashSet::new());
-    for said in &offer.tools {
-        if !spec.lists(&said.own) || !admitted("tool", said) {
+    for said in offer.tools.iter().filter(|said| spec.lists(&said.own)) {
+        // Every tool takes its name, so that none has another once one before it is let in.
+        let name = public_name(&spec.prefix, spec.renamed(&said.own), &mut tools_taken);
+        let standing = standing(PinKind::Tool, &said.own);
+        if standing != Standing::Trusted {
+            shown.tools.push(Arc::new(waiting(spec, said, name)));
+            shown.quarantined.push(Quarantined::new("tool", &said.own, standing));
             continue;
         }
-        match tool(spec, said, &mut tools_taken) {
-            Ok((def, own)) => {
+        match tool(spec, said, name) {
+            Ok((def, headers)) => {
+                let def = Arc::new(def);
+                let own = OwnTool { name: said.own.clone(), def: def.clone(), headers };
                 shown.tool_names.insert(def.name.clone(), Arc::new(own));
-                shown.tools.push(Arc::new(def));
+                shown.tools.push(def);
             }
             // One bad definition costs that tool, not the server.
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
     for said in &offer.prompts {
-        if !admitted("prompt", said) {
+        let name = public_name(&spec.prefix, &said.own, &mut prompts_taken);
+        let standing = standing(PinKind::Prompt, &said.own);
+        if standing != Standing::Trusted {
+            shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
             continue;
         }
-        match prompt(spec, said, &mut prompts_taken) {
+        match prompt(said, name) {
             Ok(def) => {
                 shown.prompt_names.insert(def.name.clone(), said.own.clone());
                 shown.prompts.push(Arc::new(def));
@@ -176,6 +200,24 @@ pub(crate) fn show(
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
+    let data = offer.resources.len() + offer.templates.len();
+    if !is_known && data > 0 {
+        let name = format!("{data} resources and templates");
+        shown.quarantined.push(Quarantined::new("resources", &name, Standing::Server));
+    }
+    if is_known {
+        show_resources(offer, &mut shown);
+    }
+    shown
+}
+
+/// What is known of a tool that nobody has looked at: that there is one, and who can change that.
+fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
+    let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
+    ToolDef::waiting(spec.name.clone(), name, spec.effect_of(&said.own), Reach::Outside, spec.decision, hint)
+}
+
+fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
         match cleaned(said, &[]) {
             Ok((value, definition)) => {
@@ -209,12 +251,10 @@ pub(crate) fn show(
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
-    shown
 }
 
-fn tool(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<(ToolDef, OwnTool), String> {
+fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(String, String)>), String> {
     let own = &said.own;
-    let name = public_name(&spec.prefix, spec.renamed(own), taken);
     let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -234,7 +274,7 @@ fn tool(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<(
         value.get("outputSchema").cloned(),
         definition,
     );
-    Ok((def.unruled(spec.decision), OwnTool { name: own.clone(), headers }))
+    Ok((def.unruled(spec.decision), headers))
 }
 
 /// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not
@@ -283,8 +323,7 @@ fn wants_header_inside(property: &Value) -> bool {
     }
 }
 
-fn prompt(spec: &ServerSpec, said: &Said, taken: &mut HashSet<String>) -> Result<PromptDef, String> {
-    let name = public_name(&spec.prefix, &said.own, taken);
+fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
     let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
     let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
         name: text(argument, "name").unwrap_or_default(),
@@ -330,38 +369,4 @@ fn cleaned(said: &Said, replaced: &[(&str, Value)]) -> Result<(Value, Definition
     };
     let raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
     Ok((value, Definition::new(raw)))
-}
-
-/// Takes characters out that nobody sees: they are there for the model only. Returns whether there were any.
-fn clean(value: &mut Value) -> bool {
-    match value {
-        Value::String(text) => clean_text(text),
-        Value::Array(items) => items.iter_mut().fold(false, |changed, item| clean(item) | changed),
-        Value::Object(members) => {
-            let hidden = members.keys().any(|key| key.chars().any(is_hidden));
-            if hidden {
-                *members = std::mem::take(members)
-                    .into_iter()
-                    .map(|(mut key, value)| {
-                        clean_text(&mut key);
-                        (key, value)
-                    })
-                    .collect();
-            }
-            members.values_mut().fold(hidden, |changed, member| clean(member) | changed)
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-fn clean_text(text: &mut String) -> bool {
-    let hidden = text.chars().any(is_hidden);
-    if hidden {
-        text.retain(|c| !is_hidden(c));
-    }
-    hidden
-}
-
-fn is_hidden(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c)
 }

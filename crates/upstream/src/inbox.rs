@@ -11,7 +11,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use tokio::sync::{Notify, mpsc, oneshot};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// One of each kind is enough: what waits already says that there is something to look at.
@@ -28,6 +29,13 @@ pub(crate) enum Heard {
     PromptsChanged,
     ResourcesChanged,
     ResourceUpdated(String),
+}
+
+/// How often a server said that its tools or prompts changed, and up to which time it was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lists {
+    pub(crate) said: u64,
+    pub(crate) looked: u64,
 }
 
 /// What a server asks in the middle of a call.
@@ -67,6 +75,8 @@ pub(crate) struct Inbox {
     waiting: Mutex<HashMap<u64, Waiting>>,
     heard: mpsc::Sender<Heard>,
     link: OnceLock<Weak<dyn Link>>,
+    /// Whether what it offers is still what it said last.
+    pub(crate) lists: watch::Sender<Lists>,
     /// Cancelled when the server is gone.
     pub(crate) closed: CancellationToken,
 }
@@ -75,13 +85,22 @@ impl Inbox {
     pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
         let (heard, hears) = mpsc::channel(HEARD_MAX);
         let closed = CancellationToken::new();
-        let inbox = Inbox { waiting: Mutex::default(), heard, link: OnceLock::new(), closed };
+        let (waiting, lists) = (Mutex::default(), watch::Sender::default());
+        let inbox = Inbox { waiting, heard, link: OnceLock::new(), lists, closed };
         (Arc::new(inbox), hears)
     }
 
     /// Says by which link the server is answered.
     pub(crate) fn answers_by(&self, link: &Arc<dyn Link>) {
         let _ = self.link.set(Arc::downgrade(link));
+    }
+
+    /// Waits until what the server offers has been looked at since it last said that it changed.
+    pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
+        let mut lists = self.lists.subscribe();
+        let said = lists.borrow().said;
+        let looked = lists.wait_for(|lists| lists.looked >= said);
+        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
     }
 
     pub(crate) fn expect(&self, id: u64, caller: Option<Listener>) -> Expected {
@@ -146,6 +165,10 @@ impl Inbox {
 
     /// Storms are damped: what is not taken yet says the same.
     fn hear(&self, heard: Heard) {
+        if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
+            // At once, and never lost: a call that comes after these words must not be made by what was known before.
+            self.lists.send_modify(|lists| lists.said += 1);
+        }
         let _ = self.heard.try_send(heard);
     }
 

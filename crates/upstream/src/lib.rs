@@ -2,9 +2,11 @@
 //!
 //! Each configured server is one [`Upstream`]: a provider like any native family, with a task that connects it,
 //! keeps it connected and says how it stands. What a server answers is passed on as it came; what it says of its
-//! tools is made safe to show first. Nothing here decides whether a call may run: the gate did.
+//! tools is made safe to show first. Nothing here decides whether a call may run: the gate did. But what no person
+//! has looked at is not offered to the gate.
 
 mod catalog;
+mod clean;
 mod connection;
 mod drive;
 mod greet;
@@ -18,8 +20,10 @@ mod status;
 mod stdio;
 mod supervise;
 mod template;
+mod trust;
 
 pub use guardian::{Guardian, HubMark, stand_by};
-pub use provider::Upstream;
+pub use provider::{Upstream, pinned_tools};
 pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};
+pub use trust::{Quarantined, Trust};

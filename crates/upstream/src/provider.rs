@@ -1,16 +1,19 @@
 //! A server as a provider: what it offers now, and the road of a call to it.
 
-use crate::catalog::{OwnTool, Shown};
+use crate::catalog::{self, Offer, OwnTool, Said, Shown};
+use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Parked, Request, add, drive};
 use crate::spec::ServerSpec;
 use crate::status::{Status, StatusKind};
 use crate::supervise;
+use crate::trust::{Quarantined, Trust};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::{
-    BoxFuture, Call, Catalog, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Permit, Provider,
-    ResourceDef, Target, TaskAsk, ToolError, Unruled,
+    BoxFuture, Call, Catalog, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Permit,
+    Provider, ResourceDef, Target, TaskAsk, ToolDef, ToolError, Unruled,
 };
+use portcullis_store::pins::{Kind, Snapshot, Standing};
 use portcullis_wire::Era;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -33,7 +36,12 @@ pub struct Upstream {
 
 pub(crate) struct Inner {
     pub(crate) spec: ServerSpec,
-    pub(crate) shown: ArcSwap<Shown>,
+    pub(crate) changes: Changes,
+    /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
+    offered: Mutex<Option<Arc<Offered>>>,
+    shown: ArcSwap<Shown>,
+    /// What agents are told of it.
+    instructions: ArcSwapOption<String>,
     pub(crate) connection: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Status>,
     parked: Arc<Parked>,
@@ -46,12 +54,23 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
 }
 
+/// What a server said of itself on one connection.
+pub(crate) struct Offered {
+    pub(crate) offer: Offer,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) name: Option<String>,
+    pub(crate) revision: Option<&'static str>,
+}
+
 impl Upstream {
     /// Starts to connect and returns at once. Needs a runtime.
     pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
         let inner = Arc::new(Inner {
             spec,
+            changes,
+            offered: Mutex::default(),
             shown: ArcSwap::default(),
+            instructions: ArcSwapOption::empty(),
             connection: ArcSwapOption::empty(),
             status: watch::Sender::new(Status::of(StatusKind::Starting)),
             parked: Arc::default(),
@@ -61,7 +80,7 @@ impl Upstream {
             again: Notify::new(),
             stop: CancellationToken::new(),
         });
-        tokio::spawn(supervise::run(inner.clone(), changes));
+        tokio::spawn(supervise::run(inner.clone()));
         Upstream { inner }
     }
 
@@ -72,6 +91,25 @@ impl Upstream {
     /// Returns what changes whenever the status does.
     pub fn watch(&self) -> watch::Receiver<Status> {
         self.inner.status.subscribe()
+    }
+
+    /// Returns the server as it is, to be trusted so; `None` before it was first connected.
+    pub fn seen(&self) -> Option<Arc<Snapshot>> {
+        lock(&self.inner.offered).as_ref().map(|offered| offered.snapshot.clone())
+    }
+
+    /// Works out again what appears of it, after a person has trusted something or taken trust back.
+    pub fn look_again(&self) {
+        self.inner.show();
+    }
+
+    /// Waits until it is known whether it can be connected.
+    pub async fn settled(&self) -> Status {
+        let mut status = self.watch();
+        match status.wait_for(|status| status.kind != StatusKind::Starting).await {
+            Ok(status) => status.clone(),
+            Err(_) => Status::of(StatusKind::Disabled),
+        }
     }
 
     /// Connects anew, now.
@@ -102,11 +140,128 @@ impl Inner {
         lock(&self.watched).clone()
     }
 
+    /// Takes what a server said on a new connection, or again on the same.
+    ///
+    /// Returns whether anything appears otherwise than before.
+    pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
+        *lock(&self.offered) = Some(Arc::new(offered));
+        self.connection.store(Some(connection.clone()));
+        self.show()
+    }
+
+    /// Shows nothing any more.
+    pub(crate) fn withdraw(&self) {
+        let mut offered = lock(&self.offered);
+        *offered = None;
+        self.instructions.store(None);
+        self.shown.store(Arc::default());
+        drop(offered);
+        self.announce(true, true, true);
+    }
+
+    /// Works out what appears of what the server said, tells how it stands and who wants to know.
+    fn show(&self) -> bool {
+        let offered = lock(&self.offered);
+        let Some(said) = offered.as_ref() else { return false };
+        let (spec, seen) = (&self.spec, &said.snapshot);
+        let (name, trust) = (spec.name.as_str(), &spec.trust);
+        let is_known = trust.knows(name, &seen.identity);
+        let standing = |kind: Kind, own: &str| trust.standing(name, seen, kind, own);
+        let mut shown = catalog::show(&said.offer, spec, standing, is_known);
+        let told = seen.instructions.clone().filter(|text| !text.trim().is_empty());
+        let is_trusted = told.is_none() || trust.instructions_stand(name, seen);
+        if !is_trusted {
+            let why = if is_known { Standing::Changed } else { Standing::Server };
+            shown.quarantined.push(Quarantined::new("instructions", "", why));
+        }
+        let told = told.filter(|_| is_trusted).map(|mut text| {
+            clean_text(&mut text);
+            Arc::new(text)
+        });
+        self.instructions.store(told);
+        let before = self.shown.load_full();
+        if !shown.quarantined.is_empty() && shown.quarantined != before.quarantined {
+            let waiting: Vec<&str> = shown.quarantined.iter().map(|what| what.name.as_str()).collect();
+            tracing::warn!(target: "upstream", server = %name, waiting = %waiting.join(" "),
+                "Something waits until a person has looked: `portcullis mcp trust {name}`.");
+        }
+        let digests = |shown: &Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
+        let tools = digests(&before) != digests(&shown);
+        let prompts = before.prompts != shown.prompts;
+        let resources = before.resources != shown.resources || before.templates != shown.templates;
+        let status = Status {
+            server: said.name.clone(),
+            revision: said.revision,
+            tools: shown.tool_names.len(),
+            prompts: shown.prompts.len(),
+            resources: shown.resources.len(),
+            dropped: shown.dropped.clone(),
+            quarantined: shown.quarantined.clone(),
+            ..Status::of(StatusKind::Connected)
+        };
+        self.shown.store(Arc::new(shown));
+        // First: whoever waits for the status finds the tools.
+        self.announce(tools, prompts, resources);
+        if self.connection.load().is_some() {
+            self.status.send_if_modified(|current| {
+                let changed = *current != status;
+                *current = status;
+                changed
+            });
+        }
+        tools || prompts || resources
+    }
+
+    fn announce(&self, tools: bool, prompts: bool, resources: bool) {
+        let changes = [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)];
+        for (_, change) in changes.into_iter().filter(|(changed, _)| *changed) {
+            self.changes.announce(change);
+        }
+    }
+
+    /// Says whether what the call was decided by is what a person has looked at, at this moment.
+    fn still_stands(&self, call: &Call) -> Result<(), ToolError> {
+        let Some(offered) = lock(&self.offered).clone() else { return Ok(()) };
+        let (seen, name, trust) = (&offered.snapshot, self.spec.name.as_str(), &self.spec.trust);
+        let shown = self.shown.load();
+        let stands = match &call.target {
+            Target::Tool(tool) => match shown.tool_names.get(tool) {
+                Some(own) => {
+                    let same = call.tool().is_none_or(|asked| {
+                        Arc::ptr_eq(asked, &own.def) || asked.digest() == own.def.digest()
+                    });
+                    same && trust.standing(name, seen, Kind::Tool, &own.name) == Standing::Trusted
+                }
+                None => false,
+            },
+            Target::Prompt(prompt) | Target::Completion(CompletionOf::Prompt(prompt)) => shown
+                .prompt_names
+                .get(prompt)
+                .is_some_and(|own| trust.standing(name, seen, Kind::Prompt, own) == Standing::Trusted),
+            Target::Resource(_) | Target::Completion(CompletionOf::Template(_)) => {
+                trust.knows(name, &seen.identity)
+            }
+        };
+        if stands {
+            return Ok(());
+        }
+        let (kind, what) = (call.target.kind(), call.target.name());
+        Err(ToolError::unavailable(format!("{kind} `{what}` is not what a person has looked at"))
+            .hint(format!("ask a person to run `portcullis mcp trust {name}`, then list again")))
+    }
+
     async fn call(&self, call: &Call) -> Outcome {
-        let request = self.request(call)?;
         let mut attempts = 1;
         loop {
             let connection = self.connected(&call.ctx.cancel).await?;
+            if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
+                let message =
+                    format!("server `{}` changes what it offers and is not done yet", self.spec.name);
+                return Err(ToolError::unavailable(message).hint("try again in a minute"));
+            }
+            // After every wait: the server may be another one by now, or trusted no longer.
+            self.still_stands(call)?;
+            let request = self.request(call)?;
             let error = match drive(&connection, &self.parked, call, &request).await {
                 Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
                 Ok(_) => {
@@ -199,6 +354,18 @@ impl Inner {
     }
 }
 
+/// Returns the tools of a server as they were when a person trusted it, without asking it.
+pub fn pinned_tools(spec: &ServerSpec) -> Vec<Arc<ToolDef>> {
+    let Trust::Pinned(pins) = &spec.trust else { return Vec::new() };
+    let Some(trusted) = pins.of(&spec.name) else { return Vec::new() };
+    let said = trusted.as_it_was.tools.iter().filter_map(|(own, pin)| {
+        let raw = RawValue::from_string(pin.definition.clone()).ok()?;
+        Some(Said { own: own.clone(), raw })
+    });
+    let offer = Offer { tools: said.collect(), ..Offer::default() };
+    catalog::show(&offer, spec, |_, _| Standing::Trusted, true).tools
+}
+
 /// Returns the headers that the tool wants some of its arguments in.
 fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
     if own.headers.is_empty() {
@@ -229,6 +396,10 @@ impl Provider for Upstream {
             prompts: shown.prompts.clone(),
             templates: shown.templates.clone(),
         }
+    }
+
+    fn instructions(&self) -> Option<String> {
+        self.inner.instructions.load().as_ref().map(|text| (**text).clone())
     }
 
     fn owns_resource(&self, uri: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What is configured about one server.
 
 use crate::guardian::HubMark;
+use crate::trust::Trust;
 use portcullis_core::{Effect, Pattern, Unruled};
 use std::fmt;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct ServerSpec {
     pub effects: Vec<(Pattern, Effect)>,
     /// What is decided about its tools where no rule speaks.
     pub decision: Unruled,
+    /// Whether what it says of itself waits for a person.
+    pub trust: Trust,
 }
 
 /// How a server is reached.

@@ -1,5 +1,7 @@
 //! How a server stands.
 
+use crate::trust::Quarantined;
+
 /// How a server stands, with all that a person needs to see why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -16,6 +18,8 @@ pub struct Status {
     pub resources: usize,
     /// What does not appear, and why.
     pub dropped: Vec<(String, String)>,
+    /// What waits for a person.
+    pub quarantined: Vec<Quarantined>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,7 @@ impl Status {
             prompts: 0,
             resources: 0,
             dropped: Vec::new(),
+            quarantined: Vec::new(),
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How much of what a server says on standard error is kept, to be shown when it fails.
@@ -27,21 +27,32 @@ const STDERR_LINE_BYTES_MAX: usize = 1_000;
 /// How long a server gets to end after its input was closed, and again after it was told to.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long the last words of a server that ended are waited for. Whatever it started may hold the pipe open.
+const LAST_WORDS_WITHIN: Duration = Duration::from_millis(250);
+
 /// The last lines of a server's standard error.
 #[derive(Clone, Default)]
-pub(crate) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct StderrTail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    /// Whether more may come.
+    open: Arc<watch::Sender<bool>>,
+}
 
 impl StderrTail {
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() >= STDERR_LINES_MAX {
             lines.pop_front();
         }
         lines.push_back(line);
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    /// Returns what a server said that has ended, once it has said all of it.
+    pub(crate) async fn last_words(&self) -> Vec<String> {
+        let mut open = self.open.subscribe();
+        // What is there by then is what there is.
+        let _ = tokio::time::timeout(LAST_WORDS_WITHIN, open.wait_for(|open| !open)).await;
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
@@ -75,6 +86,7 @@ pub(crate) fn start(
     let (out, outgoing) = mpsc::channel(OUTGOING_MAX);
     let end = CancellationToken::new();
     tokio::spawn(read(stdout, inbox.clone()));
+    stderr.open.send_replace(true);
     tokio::spawn(read_errors(errors, stderr));
     tokio::spawn(run(child, stdin, outgoing, end.clone(), inbox, mark));
     Ok(Arc::new(Pipes { out, _end: end.drop_guard() }))
@@ -167,7 +179,8 @@ async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
         match line {
             Line::Text(text) => tail.push(printable(&String::from_utf8_lossy(&text))),
             Line::TooLong { bytes } => tail.push(format!("[a line of {bytes} bytes]")),
-            Line::End => return,
+            Line::End => break,
         }
     }
+    tail.open.send_replace(false);
 }

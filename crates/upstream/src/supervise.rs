@@ -4,12 +4,14 @@ use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
 use crate::inbox::{Heard, Inbox};
-use crate::provider::Inner;
+use crate::provider::{Inner, Offered};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
+use crate::trust;
 use futures::future::{BoxFuture, FutureExt};
 use portcullis_core::{Change, Changes};
+use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -54,7 +56,8 @@ impl From<RequestError> for Ended {
 }
 
 /// Keeps the server connected until it is no longer wanted.
-pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
+pub(crate) async fn run(server: Arc<Inner>) {
+    let changes = server.changes.clone();
     let mut pause = RETRY_FIRST;
     while !server.stop.is_cancelled() {
         let began = Instant::now();
@@ -73,7 +76,7 @@ pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
             continue;
         };
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
-        let (reason, stderr) = (Some(reason), stderr.lines());
+        let (reason, stderr) = (Some(reason), stderr.last_words().await);
         server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => {}
@@ -83,23 +86,14 @@ pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
         pause = (pause * 2).min(RETRY_MAX);
     }
     server.connection.store(None);
-    server.shown.store(Arc::default());
-    announce(&changes, true, true, true);
+    server.withdraw();
     server.status.send_replace(Status::of(StatusKind::Disabled));
-}
-
-fn announce(changes: &Changes, tools: bool, prompts: bool, resources: bool) {
-    for (changed, change) in
-        [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)]
-    {
-        if changed {
-            changes.announce(change);
-        }
-    }
 }
 
 /// Connects once. Returns when the connection has ended.
 async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> Ended {
+    // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
+    let facts = trust::facts(&server.spec).await;
     let (connection, mut hears, greeting) = match connect(server, stderr).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
@@ -115,7 +109,7 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
         // What each client wants to hear is its own to say; a server that refuses tells what it tells.
         let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
     }
-    publish(server, &connection, changes, &greeting, offer.clone());
+    publish(server, &connection, &greeting, &facts, offer.clone());
     let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
     let mut told = BTreeSet::new();
     let mut damped = DAMPED;
@@ -143,6 +137,11 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                 };
                 let mut lists = BTreeSet::new();
                 take(&mut lists, changes, first);
+                // What was said in a storm may not have been heard one by one.
+                let behind = *connection.inbox.lists.borrow();
+                if behind.said != behind.looked {
+                    lists.extend([Listed::Tools, Listed::Prompts]);
+                }
                 if lists.is_empty() {
                     continue;
                 }
@@ -154,19 +153,23 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                 }
                 damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 // Listed first, told afterwards. A list that fails leaves the last good one.
+                let said = connection.inbox.lists.borrow().said;
                 match list(&connection, &greeting, &mut offer, &lists).await {
                     Ok(()) => {
-                        let changed = publish(server, &connection, changes, &greeting, offer.clone());
+                        let changed = publish(server, &connection, &greeting, &facts, offer.clone());
+                        connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
                         if !changed && more <= STORM {
                             for list in lists {
-                                changes.announce(list.change());
+                                server.changes.announce(list.change());
                             }
                         }
                     }
+                    // What the tools are now is not known, so none of them can be called.
                     Err(error) => {
                         tracing::warn!(target: "upstream", server = %server.spec.name, %error, "A changed list could not be read.");
+                        return error.into();
                     }
                 }
             }
@@ -250,29 +253,15 @@ async fn list(
 fn publish(
     server: &Inner,
     connection: &Arc<Connection>,
-    changes: &Changes,
     greeting: &Greeting,
-    offer: Offer,
+    facts: &Identity,
+    mut offer: Offer,
 ) -> bool {
-    let shown = catalog::show(&offer, &server.spec, |_, _| true);
-    let status = Status {
-        server: greeting.name.clone(),
-        revision: connection.revision().map(|revision| revision.as_str()),
-        tools: shown.tools.len(),
-        prompts: shown.prompts.len(),
-        resources: shown.resources.len(),
-        dropped: shown.dropped.clone(),
-        ..Status::of(StatusKind::Connected)
-    };
-    let before = server.shown.load_full();
-    let digests = |shown: &catalog::Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
-    let (tools, prompts) = (digests(&before) != digests(&shown), before.prompts != shown.prompts);
-    let resources = before.resources != shown.resources || before.templates != shown.templates;
-    server.shown.store(Arc::new(shown));
-    server.connection.store(Some(connection.clone()));
-    server.status.send_replace(status);
-    announce(changes, tools, prompts, resources);
-    tools || prompts || resources
+    let mut identity = facts.clone();
+    identity.insert("server".to_owned(), greeting.name.clone().unwrap_or_default());
+    let snapshot = Arc::new(trust::snapshot(&mut offer, identity));
+    let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
+    server.offers(Offered { offer, snapshot, name, revision }, connection)
 }
 
 /// Asks a server of the newer era to tell what changes. Returns when it tells no more.

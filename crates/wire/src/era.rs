@@ -357,7 +357,8 @@ struct Present {
     meta: Option<IgnoredAny>,
 }
 
-/// How long a client may keep what `server/discover` says. It changes only with a new version of the hub.
+/// How long a client may keep what `server/discover` says. It changes with a new version of the hub, and when a person
+/// trusts another server.
 const DISCOVER_TTL_MS: u64 = 300_000;
 
 /// What the hub tells of itself.
@@ -368,7 +369,35 @@ pub struct ServerFace {
     pub tasks: bool,
 }
 
+/// How much of what the servers behind the hub tell of themselves an agent gets to read: of one, and of all.
+const SERVER_CHARS_MAX: usize = 4_000;
+const SERVERS_CHARS_MAX: usize = 16_000;
+
 impl ServerFace {
+    /// Returns the face with what other servers tell of themselves, under their names. Whole lines are left out where
+    /// it is too much.
+    pub fn with_servers(&self, servers: &[(String, String)]) -> ServerFace {
+        let mut face = self.clone();
+        let (mut told, mut left) = (face.instructions.take().unwrap_or_default(), SERVERS_CHARS_MAX);
+        for (name, text) in servers {
+            let mut room = left.min(SERVER_CHARS_MAX);
+            let lines = text.lines().take_while(|line| {
+                let fits = line.chars().count() < room;
+                room = room.saturating_sub(line.chars().count() + 1);
+                fits
+            });
+            let lines: Vec<&str> = lines.collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let text = lines.join("\n");
+            left = left.saturating_sub(text.chars().count() + 1);
+            told.push_str(&format!("\n\nThe server `{name}` says of itself:\n{text}"));
+        }
+        face.instructions = Some(told).filter(|told| !told.is_empty());
+        face
+    }
+
     /// Returns the answer to `initialize`.
     pub fn initialize(&self, revision: Revision) -> Vec<u8> {
         let mut result = json!({

@@ -17,10 +17,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { loaded, .. } = open(home)?;
+    let Opened { home, loaded, .. } = open(home)?;
     match args.command.unwrap_or(PolicyCommand::List) {
         PolicyCommand::List => list(&loaded, as_json),
-        PolicyCommand::Test(args) => test::run(&loaded, args, as_json),
+        PolicyCommand::Test(args) => test::run(&home, &loaded, args, as_json),
     }
 }
 

@@ -3,7 +3,8 @@
 use super::problem::Finding;
 use super::time;
 use super::written::{
-    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, ViewName, Written,
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, TrustName,
+    ViewName, Written,
 };
 use super::{
     Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory,
@@ -15,6 +16,7 @@ use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{Days, TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -232,7 +234,9 @@ impl Checks<'_> {
         let effects = globs.into_iter().map(|(glob, effect)| {
             (self.pattern(&at("effects"), std::slice::from_ref(glob)), effect_of(*effect))
         });
-        let effects = effects.collect();
+        let mut effects: Vec<(Pattern, Effect)> = effects.collect();
+        effects.extend(server.effect.map(|effect| (Pattern::any(), effect_of(effect))));
+        let rename = self.renames(&at("rename"), &server.rename);
         McpServer {
             name: name.to_owned(),
             enabled: server.enabled,
@@ -245,9 +249,23 @@ impl Checks<'_> {
             allow: self.pattern(&at("tools/allow"), &server.tools.allow),
             deny: (!server.tools.deny.is_empty())
                 .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
+            rename,
             effects,
+            always_trusted: server.trust == TrustName::Always,
             decision: verdict(server.decision),
         }
+    }
+
+    fn renames(&mut self, pointer: &str, names: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let mut taken = BTreeSet::new();
+        for (own, other) in names {
+            if other.is_empty() || !other.chars().all(legal) || !taken.insert(other) {
+                let pointer = format!("{pointer}/{}", own.replace('~', "~0").replace('/', "~1"));
+                self.unexpected(&pointer, other, "letters, digits, `-` and `_`, each name once");
+            }
+        }
+        names.iter().map(|(own, other)| (own.clone(), other.clone())).collect()
     }
 
     fn rule(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> Rule {

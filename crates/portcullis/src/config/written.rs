@@ -286,10 +286,26 @@ pub(super) struct McpServer {
     pub(super) prefix: Option<String>,
     /// Which of its tools appear, by the names it gives them.
     pub(super) tools: McpTools,
-    /// What its tools do, by globs over the names it gives them; the longest that fits counts. Else anything.
+    /// Under which other names its tools appear, by the names it gives them; the prefix still comes first.
+    pub(super) rename: BTreeMap<String, String>,
+    /// What its tools do: read, create, write or destroy. Left out, they may do anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EffectName")]
+    pub(super) effect: Option<EffectName>,
+    /// What some of its tools do, by globs over the names it gives them; the longest that fits counts.
     pub(super) effects: BTreeMap<String, EffectName>,
+    /// Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
+    pub(super) trust: TrustName,
     /// What is decided about its tools where no rule speaks: allow, ask or deny.
     pub(super) decision: DecisionName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum TrustName {
+    Ask,
+    Always,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -517,7 +533,10 @@ impl Default for McpServer {
             timeout_ms: 30_000,
             prefix: None,
             tools: McpTools::default(),
+            rename: BTreeMap::new(),
+            effect: None,
             effects: BTreeMap::new(),
+            trust: TrustName::Ask,
             decision: DecisionName::Allow,
         }
     }

@@ -69,13 +69,14 @@ async fn nothing_is_lost_on_the_way() {
     assert!(listed.iter().all(|tool| tool["name"] != "far_no_schema"), "a tool without a schema is left out");
 
     // As text: a parsed number would hide what became of its digits.
-    let request = json!({ "name": "far_exact", "arguments": {}, "_meta": { "example.com/mine": 1 }, "extra": [1] });
+    let request =
+        json!({ "name": "far_exact", "arguments": {}, "_meta": { "example.com/mine": 1 }, "extra": [1] });
     let id = client.begin("tools/call", request).await;
     let answer = client.answer(&json!(id)).await;
     assert_eq!(answer["result"]["unknownField"], json!({ "a": null }));
     assert_eq!(answer["result"]["content"][1]["type"], "hologram");
     let raw = home.run(&["tools", "call", "far_exact", "{}", "--json"]).await;
-    for digits in ["12345678901234567890123", "1.0", "1e400", "1.50"] {
+    for digits in ["12345678901234567890123", "1.0", "1.50"] {
         assert!(fault::EXACT.contains(digits));
         assert!(raw.stdout.contains(digits) || raw.code != 0, "{digits}: {}", raw.stdout);
     }
@@ -121,7 +122,7 @@ async fn a_question_reaches_the_client_in_its_own_way() {
     let home = home();
     let hub = serving(&home, &[server("far", "")]).await;
     // Asked while the call waits.
-    let mut old = McpClient::http(hub.address, &hub.token, "2025-11-25").await;
+    let mut old = stdio(&home, "2025-11-25");
     old.initialize(json!({ "elicitation": {} })).await;
     sees(&mut old, "far_ask").await;
     let id = old.begin("tools/call", json!({ "name": "far_ask", "arguments": {} })).await;
@@ -159,8 +160,9 @@ async fn the_decision_of_a_server_holds_where_no_rule_speaks() {
         server("never", "decision = \"deny\""),
         rule,
     ];
-    let hub = serving(&home, &servers).await;
-    let mut client = http(&hub, "2025-11-25").await;
+    let _hub = serving(&home, &servers).await;
+    let mut client = stdio(&home, "2025-11-25");
+    client.initialize(json!({})).await;
     sees(&mut client, "free_echo").await;
     sees(&mut client, "asks_crash").await;
     let listed = client.result("tools/list", json!({})).await;
@@ -171,7 +173,7 @@ async fn the_decision_of_a_server_holds_where_no_rule_speaks() {
     assert_eq!(denied, -32602, "what is denied looks like what does not exist");
     let id = client.begin("tools/call", json!({ "name": "asks_seen", "arguments": {} })).await;
     until("the call waits for a person", async || {
-        home.run(&["approvals", "list", "--json"]).await.stdout.contains("asks_seen")
+        home.run(&["approvals", "list", "--json"]).await.stdout.contains("asks_seen").then_some(())
     })
     .await;
     drop((client, id));
@@ -195,7 +197,7 @@ async fn nothing_is_left_running_however_the_hub_ends() {
         assert!(lives(left));
         hub.process.signal(signal);
         hub.process.end().await;
-        until("the child of the server is gone too", async || !lives(left)).await;
+        until("the child of the server is gone too", async || (!lives(left)).then_some(())).await;
     }
 }
 
@@ -210,10 +212,10 @@ async fn a_server_that_is_taken_out_ends_at_once() {
     home.configure(UNHURRIED);
     until("its tools are gone", async || {
         let listed = client.result("tools/list", json!({})).await;
-        !names(&listed["tools"]).contains(&"far_echo")
+        (!names(&listed["tools"]).contains(&"far_echo")).then_some(())
     })
     .await;
-    until("and what it started", async || !lives(left)).await;
+    until("and what it started", async || (!lives(left)).then_some(())).await;
 }
 
 #[tokio::test]

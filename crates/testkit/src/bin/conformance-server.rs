@@ -9,7 +9,9 @@
 use anyhow::{Context, bail};
 use portcullis_core::{Effect, Pattern, Registry, Unruled};
 use portcullis_testkit::{BoxedHub, conformance};
-use portcullis_upstream::{HubMark, ServerSpec, StatusKind, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{
+    HubMark, ServerSpec, StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +103,7 @@ async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
         rename: Vec::new(),
         effects: vec![(Pattern::any(), Effect::Read)],
         decision: Unruled::Allow,
+        trust: Trust::Always,
     };
     let upstream = Upstream::start(spec, registry.changes());
     registry.add(upstream.clone())?;
