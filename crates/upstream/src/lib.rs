@@ -11,6 +11,7 @@ mod greet;
 mod inbox;
 mod link;
 mod names;
+mod oauth;
 mod provider;
 mod spec;
 mod status;
@@ -18,6 +19,9 @@ mod stdio;
 mod supervise;
 mod template;
 
+pub use oauth::{
+    About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
+};
 pub use provider::Upstream;
 pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};
