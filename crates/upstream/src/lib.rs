@@ -8,6 +8,7 @@ mod catalog;
 mod connection;
 mod drive;
 mod greet;
+mod http;
 mod inbox;
 mod link;
 mod names;
@@ -19,5 +20,5 @@ mod supervise;
 mod template;
 
 pub use provider::Upstream;
-pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
+pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};

@@ -3,6 +3,7 @@
 use crate::catalog::{OwnTool, Shown};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Parked, Request, drive};
+use crate::link::{Carrier, Credentials};
 use crate::spec::ServerSpec;
 use crate::status::{Status, StatusKind};
 use crate::supervise;
@@ -36,13 +37,22 @@ pub(crate) struct Inner {
     pub(crate) connection: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Status>,
     parked: Arc<Parked>,
-    era: Mutex<Option<Era>>,
+    known: Mutex<Option<Known>>,
+    /// What shows the server who we are.
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
     watched: Mutex<BTreeSet<String>>,
     pub(crate) watch_changed: Notify,
     /// Told when the server is to be tried again now.
     pub(crate) again: Notify,
     /// Cancelled when the server is no longer wanted.
     pub(crate) stop: CancellationToken,
+}
+
+/// What a server speaks, and how it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) era: Era,
+    pub(crate) carrier: Carrier,
 }
 
 impl Upstream {
@@ -54,7 +64,8 @@ impl Upstream {
             connection: ArcSwapOption::empty(),
             status: watch::Sender::new(Status::of(StatusKind::Starting)),
             parked: Arc::default(),
-            era: Mutex::default(),
+            known: Mutex::default(),
+            credentials: None,
             watched: Mutex::default(),
             watch_changed: Notify::new(),
             again: Notify::new(),
@@ -89,12 +100,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    pub(crate) fn era(&self) -> Option<Era> {
-        *lock(&self.era)
+    /// What is known from the last connection, so that the next one need not find it out.
+    pub(crate) fn known(&self) -> Option<Known> {
+        *lock(&self.known)
     }
 
-    pub(crate) fn remember(&self, era: Option<Era>) {
-        *lock(&self.era) = era;
+    pub(crate) fn remember(&self, known: Option<Known>) {
+        *lock(&self.known) = known;
     }
 
     pub(crate) fn watched(&self) -> BTreeSet<String> {
