@@ -69,13 +69,15 @@ pub(crate) struct Inbox {
     link: OnceLock<Weak<dyn Link>>,
     /// Cancelled when the server is gone.
     pub(crate) closed: CancellationToken,
+    /// Cancelled when a new connection is needed. What is under way on this one goes on.
+    pub(crate) retired: CancellationToken,
 }
 
 impl Inbox {
     pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
         let (heard, hears) = mpsc::channel(HEARD_MAX);
-        let closed = CancellationToken::new();
-        let inbox = Inbox { waiting: Mutex::default(), heard, link: OnceLock::new(), closed };
+        let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
+        let inbox = Inbox { waiting: Mutex::default(), heard, link: OnceLock::new(), closed, retired };
         (Arc::new(inbox), hears)
     }
 
@@ -238,7 +240,18 @@ impl Inbox {
     /// Ends every request that waits: the server is gone.
     pub(crate) fn close(&self) {
         self.closed.cancel();
+        self.retired.cancel();
         self.lock().clear();
+    }
+
+    /// Takes no new requests. Those under way find out by themselves how they end.
+    pub(crate) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Returns whether somebody still waits for the answer to this.
+    pub(crate) fn awaits(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {

@@ -8,6 +8,7 @@ mod catalog;
 mod connection;
 mod drive;
 mod greet;
+mod http;
 mod inbox;
 mod link;
 mod names;
@@ -23,5 +24,5 @@ pub use oauth::{
     About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
 };
 pub use provider::Upstream;
-pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
+pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};

@@ -28,6 +28,20 @@ impl<'a> Outgoing<'a> {
     pub(crate) fn aside(method: Option<&'a str>, bytes: Bytes) -> Outgoing<'a> {
         Outgoing { bytes, id: None, method, name: None, headers: &[] }
     }
+
+    /// Returns whether it does no harm if the server hears it twice.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.id.is_some() && self.method != Some("tools/call")
+    }
+}
+
+/// How messages travel, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Carrier {
+    #[default]
+    Usual,
+    /// HTTP+SSE, as of 2024-11-05.
+    Sse,
 }
 
 /// A transport that is open. What arrives it hands to its [`Inbox`](crate::inbox::Inbox); when it is dropped the transport ends.
@@ -39,6 +53,11 @@ pub(crate) trait Link: Send + Sync {
     /// Learns which revision is spoken from now on, and begins to hear what the server says by itself.
     fn speaks(&self, revision: Revision) {
         let _ = revision;
+    }
+
+    /// Returns how messages travel.
+    fn carrier(&self) -> Carrier {
+        Carrier::Usual
     }
 
     /// Returns whether giving an exchange up is enough for the server to know; otherwise it is told.
