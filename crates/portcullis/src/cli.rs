@@ -1,7 +1,9 @@
 //! The command line.
 
+mod mcp;
 mod policy;
 
+pub use mcp::{McpArgs, McpCommand};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 
 use crate::install::{ClientApp, Transport};
@@ -77,6 +79,8 @@ pub enum Command {
     Secrets(SecretsArgs),
     /// Decide about calls that wait for a person
     Approvals(ApprovalsArgs),
+    /// Log in to other MCP servers
+    Mcp(McpArgs),
     /// Read the log of every call, and check that nobody changed it
     Audit(AuditArgs),
     /// Print completions for a shell

@@ -208,11 +208,12 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let servers = Arc::new(Servers::new(registry.clone(), store.clone()));
     let tools = tools(config, store.clone())?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
+    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
+    servers.masked_by(live.clone());
     servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
     voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
-    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
     let ops = HubOps {
         handles: handles.clone(),
         identity: identity.clone(),
@@ -232,7 +233,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live, secure, hub.clone()));
+    tokio::spawn(secrets::watch(live, servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(Composed { hub, identity, handles, health, servers, changes })
 }

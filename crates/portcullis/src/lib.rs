@@ -10,6 +10,7 @@ mod hidden;
 mod home;
 pub mod install;
 mod logging;
+mod login;
 mod mcp;
 mod print;
 mod reload;
@@ -92,6 +93,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Policy(args) => commands::policy::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
         Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
+        Command::Mcp(args) => commands::mcp_auth::run(home, args, cli.json),
         Command::Audit(args) => commands::audit::run(home, args, cli.json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {

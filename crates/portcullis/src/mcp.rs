@@ -1,12 +1,17 @@
 //! Other MCP servers: from what is configured to what runs.
 
 use crate::config::{Config, McpServer, Verdict};
+use crate::login::Login;
+use crate::secrets::LiveSecrets;
 use portcullis_core::{Registry, Unruled};
+use portcullis_egress::own::Place;
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::{ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{
+    HeaderSpec, HttpSpec, ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Where programs are on every machine. A server does not get the hub's own list.
 const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -15,6 +20,8 @@ const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(crate) struct Servers {
     registry: Registry,
     secrets: Arc<SecretStore>,
+    /// How new tokens become masked.
+    live: OnceLock<Arc<LiveSecrets>>,
     running: Mutex<BTreeMap<String, Running>>,
 }
 
@@ -22,11 +29,27 @@ struct Running {
     /// What it was made from, to tell whether it changed.
     config: String,
     upstream: Upstream,
+    login: Option<Arc<Login>>,
 }
 
 impl Servers {
     pub(crate) fn new(registry: Registry, secrets: Arc<SecretStore>) -> Servers {
-        Servers { registry, secrets, running: Mutex::default() }
+        Servers { registry, secrets, live: OnceLock::new(), running: Mutex::default() }
+    }
+
+    /// Says how new tokens become masked. Before anything is started.
+    pub(crate) fn masked_by(&self, live: Arc<LiveSecrets>) {
+        let _ = self.live.set(live);
+    }
+
+    /// Tries those servers again whose login was changed by another process: by `portcullis mcp auth`, or `logout`.
+    pub(crate) fn secrets_changed(&self) {
+        for (name, server) in self.lock().iter() {
+            if server.login.as_ref().is_some_and(|login| login.was_changed()) {
+                tracing::info!(target: "upstream", server = %name, "A login was changed; the server is tried again.");
+                server.upstream.again();
+            }
+        }
     }
 
     /// Starts what is new, ends what is gone, and starts again what changed. Waits for none of them.
@@ -51,13 +74,14 @@ impl Servers {
             if running.contains_key(name) {
                 continue;
             }
-            let upstream = Upstream::start(self.spec(server, config), self.registry.changes());
+            let (spec, login) = self.spec(server, config);
+            let upstream = Upstream::start(spec, self.registry.changes());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
                 tracing::error!(target: "upstream", %error, "A server cannot be added.");
                 continue;
             }
-            running.insert(name.to_owned(), Running { config: format!("{server:?}"), upstream });
+            running.insert(name.to_owned(), Running { config: format!("{server:?}"), upstream, login });
         }
     }
 
@@ -65,7 +89,28 @@ impl Servers {
         self.lock().iter().map(|(name, server)| (name.clone(), server.upstream.status())).collect()
     }
 
-    fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
+    /// How a server is reached over HTTP.
+    fn http(&self, server: &McpServer, place: &Place, config: &Config) -> (HttpSpec, Option<Arc<Login>>) {
+        let headers = server.headers.iter().map(|(name, written)| {
+            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
+            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        });
+        let login = server.oauth.as_ref().map(|wanted| {
+            let login = Login::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
+            login.map(Arc::new).map_err(|error| {
+                tracing::error!(target: "upstream", %error, server = %server.name, "Nobody can log in to a server.");
+            })
+        });
+        let login = login.and_then(Result::ok);
+        let oauth = login.as_ref().map(|login| login.oauth());
+        let http =
+            HttpSpec { place: place.clone(), headers: headers.collect(), oauth, extra_roots: Vec::new() };
+        (http, login)
+    }
+
+    /// How a server is started.
+    fn stdio(&self, server: &McpServer, config: &Config) -> StdioSpec {
         let command = find_program(&server.command);
         let mut env: Vec<(String, String)> = Vec::new();
         let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -75,18 +120,23 @@ impl Servers {
         }
         env.extend(server.env.iter().cloned());
         let secrets = self.secrets.clone();
-        let name = server.name.clone();
-        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &name)));
+        let host = format!("mcp.{}", server.name);
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
         let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
-        ServerSpec {
+        StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values }
+    }
+
+    fn spec(&self, server: &McpServer, config: &Config) -> (ServerSpec, Option<Arc<Login>>) {
+        let (transport, login) = match &server.place {
+            Some(place) => {
+                let (http, login) = self.http(server, place, config);
+                (TransportSpec::Http(http), login)
+            }
+            None => (TransportSpec::Stdio(self.stdio(server, config)), None),
+        };
+        let spec = ServerSpec {
             name: server.name.clone(),
-            transport: TransportSpec::Stdio(StdioSpec {
-                command,
-                args: server.args.clone(),
-                cwd: Some(cwd),
-                env,
-                values,
-            }),
+            transport,
             timeout: server.timeout,
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
@@ -98,7 +148,8 @@ impl Servers {
                 Verdict::Ask => Unruled::Ask,
                 Verdict::Deny => Unruled::Deny,
             },
-        }
+        };
+        (spec, login)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
@@ -131,11 +182,16 @@ fn is_program(path: &Path) -> bool {
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns what a value stands for: `secret:NAME` a secret, `${NAME}` a variable of the hub's.
-fn meant(written: &str, secrets: &SecretStore, server: &str) -> Result<String, String> {
-    if let Some(name) = written.strip_prefix("secret:") {
-        let value = secrets.resolve_for(name, &format!("mcp.{server}"), "env");
-        return value.map(|secret| secret.expose().clone()).map_err(|error| error.to_string());
+/// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable
+/// of the hub's. A secret may follow one word, like `Bearer`.
+fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
+    let (word, rest) = match written.split_once(' ') {
+        Some((word, rest)) if rest.starts_with("secret:") => (Some(word), rest),
+        _ => (None, written),
+    };
+    if let Some(name) = rest.strip_prefix("secret:") {
+        let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
+        return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }
     let (mut text, mut rest) = (String::new(), written);
     while let Some((before, after)) = rest.split_once("${") {

@@ -100,7 +100,8 @@ mod tests {
     fn what_is_held_is_masked_and_out_of_everyones_reach() {
         let (folder, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let open = || {
-            let source = KeySource::File { path: keys.path().join("key"), data: vec![folder.path().to_owned()] };
+            let source =
+                KeySource::File { path: keys.path().join("key"), data: vec![folder.path().to_owned()] };
             SecretStore::open(folder.path(), source, Arc::new(SystemClock))
         };
         let store = open();
@@ -117,9 +118,16 @@ mod tests {
         let value = Secret::new(Zeroizing::new("another value".to_owned()));
         assert!(store.set("oauth:notes:access", &value, None).is_err());
         // Another process sees the same.
-        let parts: Vec<(String, String)> =
-            open().held("notes").unwrap().into_iter().map(|(part, value)| (part, value.expose().clone())).collect();
-        assert_eq!(parts, [("access".to_owned(), token.expose().clone()), (ABOUT.to_owned(), about.expose().clone())]);
+        let parts: Vec<(String, String)> = open()
+            .held("notes")
+            .unwrap()
+            .into_iter()
+            .map(|(part, value)| (part, value.expose().clone()))
+            .collect();
+        assert_eq!(
+            parts,
+            [("access".to_owned(), token.expose().clone()), (ABOUT.to_owned(), about.expose().clone())]
+        );
         assert!(store.let_go("notes").unwrap() && !store.let_go("notes").unwrap());
         assert_eq!(store.held("note").unwrap().len(), 1, "another's stays");
         for (owner, part) in [("", "access"), ("a:b", "access"), ("a", ""), ("a", "A"), ("a/b", "access")] {

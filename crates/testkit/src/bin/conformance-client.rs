@@ -41,7 +41,8 @@ async fn main() -> anyhow::Result<()> {
     let address = boxed.listen(0).await?;
     let mut status = upstream.watch();
     let settled = status.wait_for(|status| status.kind != StatusKind::Starting);
-    let settled = tokio::time::timeout(CONNECTED_WITHIN, settled).await.context("not connected in time")??.clone();
+    let settled =
+        tokio::time::timeout(CONNECTED_WITHIN, settled).await.context("not connected in time")??.clone();
     if settled.kind != StatusKind::Connected {
         bail!("{}", settled.sentence());
     }
@@ -73,9 +74,8 @@ fn server(url: &str, context: &Value) -> anyhow::Result<ServerSpec> {
 fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {
     let person = Arc::new(Person::default());
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let secret = text("client_secret").map(|secret| {
-        ClientSecret(Arc::new(move |_: &str| Ok(Secret::new(secret.clone()))))
-    });
+    let secret = text("client_secret")
+        .map(|secret| ClientSecret(Arc::new(move |_: &str| Ok(Secret::new(secret.clone())))));
     let spec = OAuthSpec {
         name: "suite".to_owned(),
         url: place.url().context("no address")?.clone(),
@@ -89,7 +89,8 @@ fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {
     // every port of one name of this machine, by the same rule.
     let exceptions: Result<Vec<Exception>, _> =
         (1..=u16::MAX).map(|port| format!("localhost:{port}").parse()).collect();
-    let settings = EgressSettings { exceptions: exceptions?, per_host: UNHURRIED, ..EgressSettings::default() };
+    let settings =
+        EgressSettings { exceptions: exceptions?, per_host: UNHURRIED, ..EgressSettings::default() };
     let consent: Arc<dyn Consent> = person.clone();
     let resolver = Arc::new(SystemResolver::default());
     Ok(OAuth::new(spec, settings, resolver, person, Arc::new(SystemClock), Some(consent))?)
