@@ -122,6 +122,10 @@ fn digest(store: &SecretStore, server: &str) -> [u8; 32] {
 impl Keep for Place {
     fn load(&self) -> Result<Option<Kept>, String> {
         let held = self.store.held(&self.server).map_err(|error| error.to_string())?;
+        // What another process has just put there is not used before it is masked.
+        if let Some(live) = &self.live {
+            live.catch_up();
+        }
         let part = |name: &str| held.iter().find(|(part, _)| part == name).map(|(_, value)| value.clone());
         let Some(about) = part(HELD_ABOUT) else { return Ok(None) };
         // Kept by another version; what it was for is not known, so it is shown to nobody.

@@ -119,6 +119,13 @@ impl LiveSecrets {
         self.store.is_stale() || self.store.generation() != state.generation
     }
 
+    /// Tells the redactor of a change that it has not heard of yet.
+    pub(crate) fn catch_up(&self) {
+        if self.is_behind() {
+            self.apply();
+        }
+    }
+
     /// Tells the redactor what the store holds now. What it cannot be told leaves it as it is: it goes on masking what
     /// it knows.
     pub(crate) fn apply(&self) {

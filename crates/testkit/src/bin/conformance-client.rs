@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
     let url = std::env::args().nth(1).context("`conformance-client URL`")?;
     let said = |name: &str| std::env::var(name).unwrap_or_default();
     let context: Value = serde_json::from_str(&said("MCP_CONFORMANCE_CONTEXT")).unwrap_or_default();
-    let (scenario, version) = (said("MCP_CONFORMANCE_SCENARIO"), said("MCP_CONFORMANCE_PROTOCOL_VERSION"));
+    let scenario = said("MCP_CONFORMANCE_SCENARIO");
     let registry = Registry::default();
     let upstream = Upstream::start(server(&url, &context)?, registry.changes());
     registry.add(upstream.clone())?;
@@ -46,11 +46,11 @@ async fn main() -> anyhow::Result<()> {
     if settled.kind != StatusKind::Connected {
         bail!("{}", settled.sentence());
     }
-    agent::run(address, &scenario, &version, &context).await?;
+    agent::run(address, &scenario, &context).await?;
     // Whoever ends at once cannot say goodbye.
     upstream.stop();
-    drop(boxed);
     tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(boxed);
     Ok(())
 }
 

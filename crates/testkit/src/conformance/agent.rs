@@ -1,25 +1,19 @@
 //! An agent behind a hub, for the suite's client scenarios: it lists everything and calls every tool.
 
-use crate::mcp_client::{McpClient, NEWEST};
+use crate::mcp_client::McpClient;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 
 /// The revision of agents with sessions.
 const WITH_SESSIONS: &str = "2025-11-25";
-/// How often a call may be answered with a question.
-const ROUNDS_MAX: usize = 10;
 
 /// Asks the hub at `address` for all that the suite wants to see its server asked for.
-pub async fn run(address: SocketAddr, scenario: &str, version: &str, context: &Value) -> anyhow::Result<()> {
-    let revision = if version == NEWEST { NEWEST } else { WITH_SESSIONS };
-    let mut agent = match revision {
-        NEWEST => McpClient::http(address, "anyone", revision).await,
-        // Where questions arrive while a call is under way.
-        _ => McpClient::sse(address, "anyone", revision).await,
-    };
-    if revision != NEWEST {
-        agent.initialize(json!({ "elicitation": { "form": { "applyDefaults": true } } })).await;
-    }
+///
+/// The agent has a session, whatever the server behind the hub speaks: on its stream questions arrive while a call is under
+/// way, and the hub says to each side what it says in its own era.
+pub async fn run(address: SocketAddr, scenario: &str, context: &Value) -> anyhow::Result<()> {
+    let mut agent = McpClient::sse(address, "anyone", WITH_SESSIONS).await;
+    agent.initialize(json!({ "elicitation": { "form": {} }, "sampling": {}, "roots": {} })).await;
     let listed = agent.result("tools/list", json!({})).await;
     let tools = listed["tools"].as_array().cloned().unwrap_or_default();
     if let Some(calls) = context["toolCalls"].as_array() {
@@ -45,27 +39,9 @@ fn said(scenario: &str, tool: &str, answer: &Value) -> anyhow::Result<()> {
     }
 }
 
-/// Calls a tool and answers what it asks, until it is done.
-async fn use_tool(agent: &mut McpClient, name: &str, arguments: Value) -> Value {
-    let mut params = json!({ "name": name, "arguments": arguments });
-    let mut answer = Value::Null;
-    for _ in 0..ROUNDS_MAX {
-        answer = call(agent, params.clone()).await;
-        if answer["result"]["resultType"] != "input_required" {
-            break;
-        }
-        let asked = answer["result"]["inputRequests"].as_object().cloned().unwrap_or_default();
-        let answers: Map<String, Value> =
-            asked.into_iter().map(|(key, request)| (key, elicited(&request["params"]))).collect();
-        params["inputResponses"] = answers.into();
-        params["requestState"] = answer["result"]["requestState"].clone();
-    }
-    answer
-}
-
 /// Calls a tool and answers what it asks meanwhile.
-async fn call(agent: &mut McpClient, params: Value) -> Value {
-    let id = json!(agent.begin("tools/call", params).await);
+async fn use_tool(agent: &mut McpClient, name: &str, arguments: Value) -> Value {
+    let id = json!(agent.begin("tools/call", json!({ "name": name, "arguments": arguments })).await);
     loop {
         let is_question = |message: &Value| message["method"] == "elicitation/create";
         let is_answer = |message: &Value| message.get("method").is_none() && message["id"] == id;

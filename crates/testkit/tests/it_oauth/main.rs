@@ -4,6 +4,7 @@ mod callback;
 mod clients;
 mod lies;
 mod renewal;
+mod ssrf;
 
 use portcullis_core::SystemClock;
 use portcullis_egress::{EgressSettings, PerHost, SystemResolver, Url};
