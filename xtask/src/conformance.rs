@@ -1,6 +1,8 @@
-//! The official conformance suite, against the real server with the suite's fixtures behind it.
+//! The official conformance suite: against the real server with the suite's fixtures behind it, and against a hub that has
+//! the suite's servers behind it.
 //!
-//! The suite judges only what a revision scores. We are stricter: no check of any scenario may fail or warn.
+//! The suite judges only what a revision scores. Of servers we are stricter: no check of any scenario may fail or warn.
+//! Of clients the suite also tries extensions that we do not have; there what it scores counts.
 
 use crate::layout::Layout;
 use crate::node::{Node, renew};
@@ -27,20 +29,59 @@ const NOT_IN_OLDER_ERA: [(&str, &str); 5] = [
     ("sep-2575-missing-capability-http-400", "the same check, second half"),
 ];
 
-/// Runs the suite for every revision: against the fixtures themselves, and against a hub behind which they are the only
-/// server, in each era. Returns whether all was well.
-pub(crate) fn run(layout: &Layout) -> Result<bool> {
+/// Whom the suite is run against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Server,
+    Client,
+    Both,
+}
+
+/// Runs the suite for every revision: against the fixtures themselves, against a hub behind which they are the only
+/// server, in each era, and as the server behind a hub. Returns whether all was well.
+pub(crate) fn run(layout: &Layout, side: Side) -> Result<bool> {
     let node = Node::install(layout)?;
     steps::build(layout)?;
     let mut all_well = true;
-    for (name, arguments) in [
-        ("direct", &[][..]),
-        ("behind, newer era", &["behind", "requests"][..]),
-        ("behind, older era", &["behind", "sessions"][..]),
-    ] {
-        all_well &= run_against(layout, &node, name, arguments)?;
+    if side != Side::Client {
+        for (name, arguments) in [
+            ("direct", &[][..]),
+            ("behind, newer era", &["behind", "requests"][..]),
+            ("behind, older era", &["behind", "sessions"][..]),
+        ] {
+            all_well &= run_against(layout, &node, name, arguments)?;
+        }
+    }
+    if side != Side::Server {
+        for revision in REVISIONS {
+            all_well &= run_client(layout, &node, revision)?;
+        }
     }
     Ok(all_well)
+}
+
+/// Lets the suite play the server behind a hub, one scenario after the other.
+fn run_client(layout: &Layout, node: &Node, revision: &str) -> Result<bool> {
+    let name = format!("conformance-client-{revision}");
+    let (log, output) = (layout.log(&name), layout.work(&name));
+    run::start_log(&log)?;
+    renew(&output)?;
+    let mut suite = layout.command(node.program());
+    suite.arg(node.module("@modelcontextprotocol/conformance/dist/index.js"));
+    suite.args(["client", "--requirements", revision, "--command"]).arg(layout.built("conformance-client"));
+    suite.arg("--expected-failures").arg(layout.root.join("xtask/conformance-baseline.yaml"));
+    suite.arg("--output-dir").arg(&output);
+    let alive = |elapsed: Duration| println!("{revision} client: {} s …", elapsed.as_secs());
+    let outcome = run::logged(&mut suite, &log, SUITE_LIMIT, alive)?;
+    let text = fs::read_to_string(&log)?;
+    let passed = text.lines().filter(|line| line.starts_with('✓')).count();
+    let total = text.lines().rfind(|line| line.trim_start().starts_with("Total:"));
+    println!("{revision}  client: {passed} scenarios passed; {}", total.unwrap_or("no total").trim());
+    let is_well = outcome.passed() && passed > 0;
+    if !is_well {
+        println!("{revision}  client: FAILED: {outcome}; see {}", layout.shown(&log));
+    }
+    Ok(is_well)
 }
 
 fn run_against(layout: &Layout, node: &Node, name: &str, arguments: &[&str]) -> Result<bool> {

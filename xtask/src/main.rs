@@ -23,7 +23,7 @@ Usage: cargo xtask TASK
 Tasks:
   test [--only STEP[,STEP]] [--list]  run every check, or only some; or list them
   gen [--check]                       write the generated files, or say which are stale
-  conformance [server]                run the official conformance suite
+  conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
   bench                               measure the release build and write docs/benchmarks.md
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
@@ -38,7 +38,7 @@ enum Task {
     Test(Vec<String>),
     ListSteps,
     Generate(generate::Mode),
-    Conformance,
+    Conformance(conformance::Side),
     Clients,
     Bench(Vec<String>),
     Torture(torture::Settings),
@@ -71,7 +71,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::ListSteps => print!("{}", steps::list()),
         Task::Test(only) => return steps::test(&layout, &only),
         Task::Generate(mode) => return generate::run(&layout, mode),
-        Task::Conformance => return conformance::run(&layout),
+        Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
@@ -86,7 +86,9 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["test", rest @ ..] => parse_test(rest),
         ["gen"] => Ok(Task::Generate(generate::Mode::Write)),
         ["gen", "--check"] => Ok(Task::Generate(generate::Mode::Check)),
-        ["conformance"] | ["conformance", "server"] => Ok(Task::Conformance),
+        ["conformance"] => Ok(Task::Conformance(conformance::Side::Both)),
+        ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
+        ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
@@ -156,8 +158,9 @@ mod tests {
             ("test --list", Task::ListSteps),
             ("gen", Task::Generate(generate::Mode::Write)),
             ("gen --check", Task::Generate(generate::Mode::Check)),
-            ("conformance", Task::Conformance),
-            ("conformance server", Task::Conformance),
+            ("conformance", Task::Conformance(conformance::Side::Both)),
+            ("conformance server", Task::Conformance(conformance::Side::Server)),
+            ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
         ] {
             assert_eq!(check(line), Ok(task), "{line}");

@@ -5,6 +5,8 @@
 //! checked, and nowhere else. Redirects are followed here, each hop checked like the first. Time, size and pace are
 //! bounded. A secret is put in when a request is sent, towards the host and field it was granted for.
 //!
+//! A place that a person wrote into the configuration is another matter: `own.rs` reaches it wherever it is.
+//!
 //! Connections are opened in `connect.rs` only. The lint in `clippy.toml` keeps it that way.
 
 mod address;
@@ -13,6 +15,7 @@ mod decode;
 mod error;
 mod exchange;
 mod fill;
+pub mod own;
 mod pace;
 mod request;
 mod resolve;

@@ -215,11 +215,12 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let search = Search::default();
     registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
+    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
+    servers.makers.masked_by(live.clone());
     servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
     voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
-    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
     let ops = HubOps {
         handles: handles.clone(),
         identity: identity.clone(),
@@ -242,7 +243,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live, secure.clone(), hub.clone()));
+    tokio::spawn(secrets::watch(live, servers.clone(), secure.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(Composed { hub, identity, handles, health, servers, changes })

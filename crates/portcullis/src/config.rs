@@ -10,6 +10,7 @@ mod edit_servers;
 mod example;
 mod limit_table;
 mod meaning;
+mod oauth;
 mod problem;
 mod read;
 mod time;
@@ -20,11 +21,14 @@ pub use check::schema;
 pub use edit_servers::{EditError, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
+pub use oauth::McpOAuth;
 pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
@@ -236,6 +240,12 @@ pub struct McpServer {
     pub command: String,
     pub args: Vec<String>,
     pub cwd: Option<PathBuf>,
+    /// Where it is, if it is no program to start.
+    pub place: Option<Place>,
+    /// As written: `${NAME}` and `secret:NAME` are looked up when they are sent.
+    pub headers: Vec<(HeaderName, String)>,
+    /// How to log in there, if that is wanted.
+    pub oauth: Option<McpOAuth>,
     /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
     pub env: Vec<(String, String)>,
     pub timeout: Duration,

@@ -11,6 +11,7 @@ mod home;
 mod import;
 pub mod install;
 mod logging;
+mod login;
 mod mcp;
 mod print;
 mod reload;

@@ -5,14 +5,17 @@ mod watch;
 pub(crate) use watch::watch;
 
 use crate::config::{Config, McpServer, Verdict};
+use crate::login::Login;
+use crate::secrets::LiveSecrets;
 use anyhow::Context;
 use portcullis_core::{Clock, Registry, ToolDef, Unruled};
+use portcullis_egress::own::Place;
 use portcullis_store::pins::{Pins, Trusted};
 use portcullis_store::secrets::SecretStore;
 use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
-    Guardian, HubMark, ServerSpec, Status, StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values,
-    pinned_tools,
+    Guardian, HeaderSpec, HttpSpec, HubMark, ServerSpec, Status, StatusKind, StdioSpec, TransportSpec, Trust,
+    Upstream, Values, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,6 +38,8 @@ pub(crate) struct Makers {
     mark: HubMark,
     /// Started with the first server that is a process.
     guardian: OnceLock<Option<Guardian>>,
+    /// How new tokens become masked.
+    live: OnceLock<Arc<LiveSecrets>>,
 }
 
 impl Makers {
@@ -45,7 +50,12 @@ impl Makers {
     ) -> anyhow::Result<Makers> {
         let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
         let mark = HubMark::new().context("no random numbers")?;
-        Ok(Makers { secrets, pins, toggles, mark, guardian: OnceLock::new() })
+        Ok(Makers { secrets, pins, toggles, mark, guardian: OnceLock::new(), live: OnceLock::new() })
+    }
+
+    /// Says how new tokens become masked. Before anything is started.
+    pub(crate) fn masked_by(&self, live: Arc<LiveSecrets>) {
+        let _ = self.live.set(live);
     }
 
     /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
@@ -91,11 +101,22 @@ struct Started {
     /// What was trusted of it when it was last looked at.
     trusted: Option<Arc<Trusted>>,
     upstream: Upstream,
+    login: Option<Arc<Login>>,
 }
 
 impl Servers {
     pub(crate) fn new(registry: Registry, makers: Makers) -> Servers {
         Servers { registry, makers, running: Mutex::default(), changed: Arc::default() }
+    }
+
+    /// Tries those servers again whose login was changed by another process: by `portcullis mcp auth`, or `logout`.
+    pub(crate) fn secrets_changed(&self) {
+        for (name, server) in &self.lock().servers {
+            if server.login.as_ref().is_some_and(|login| login.was_changed()) {
+                tracing::info!(target: "upstream", server = %name, "A login was changed; the server is tried again.");
+                server.upstream.again();
+            }
+        }
     }
 
     /// Starts what is new, ends what is gone, and starts again what changed. Waits for none of them.
@@ -163,8 +184,11 @@ impl Servers {
                 }
                 continue;
             }
-            self.makers.guard();
-            let upstream = Upstream::start(self.makers.spec(server, &config), self.registry.changes());
+            if server.place.is_none() {
+                self.makers.guard();
+            }
+            let (spec, login) = self.makers.spec(server, &config);
+            let upstream = Upstream::start(spec, self.registry.changes());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
                 tracing::error!(target: "upstream", %error, "A server cannot be added.");
@@ -172,7 +196,7 @@ impl Servers {
             }
             tokio::spawn(watch::forward(upstream.watch(), self.changed.clone()));
             let trusted = self.makers.pins.of(name);
-            let started = Started { config: format!("{server:?}"), reloads, trusted, upstream };
+            let started = Started { config: format!("{server:?}"), reloads, trusted, upstream, login };
             running.servers.insert(name.to_owned(), started);
         }
         self.changed.notify_one();
@@ -227,11 +251,32 @@ pub(crate) fn shown(status: &Status) -> Value {
 /// Returns the tools of all servers as they were when a person trusted them. Starts none of them.
 pub(crate) fn trusted_tools(config: &Config, makers: &Makers) -> Vec<Arc<ToolDef>> {
     let wanted = config.mcp.iter().filter(|server| makers.is_wanted(server));
-    wanted.flat_map(|server| pinned_tools(&makers.spec(server, config))).collect()
+    wanted.flat_map(|server| pinned_tools(&makers.spec(server, config).0)).collect()
 }
 
 impl Makers {
-    pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
+    /// How a server is reached over HTTP.
+    fn http(&self, server: &McpServer, place: &Place, config: &Config) -> (HttpSpec, Option<Arc<Login>>) {
+        let headers = server.headers.iter().map(|(name, written)| {
+            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
+            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        });
+        let login = server.oauth.as_ref().map(|wanted| {
+            let login = Login::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
+            login.map(Arc::new).map_err(|error| {
+                tracing::error!(target: "upstream", %error, server = %server.name, "Nobody can log in to a server.");
+            })
+        });
+        let login = login.and_then(Result::ok);
+        let oauth = login.as_ref().map(|login| login.oauth());
+        let http =
+            HttpSpec { place: place.clone(), headers: headers.collect(), oauth, extra_roots: Vec::new() };
+        (http, login)
+    }
+
+    /// How a server is started.
+    fn stdio(&self, server: &McpServer, config: &Config) -> StdioSpec {
         let command = find_program(&server.command);
         let mut env: Vec<(String, String)> = Vec::new();
         let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -241,19 +286,23 @@ impl Makers {
         }
         env.extend(server.env.iter().cloned());
         let secrets = self.secrets.clone();
-        let name = server.name.clone();
-        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &name)));
+        let host = format!("mcp.{}", server.name);
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
         let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
-        ServerSpec {
+        StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values, mark: self.mark.clone() }
+    }
+
+    pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> (ServerSpec, Option<Arc<Login>>) {
+        let (transport, login) = match &server.place {
+            Some(place) => {
+                let (http, login) = self.http(server, place, config);
+                (TransportSpec::Http(http), login)
+            }
+            None => (TransportSpec::Stdio(self.stdio(server, config)), None),
+        };
+        let spec = ServerSpec {
             name: server.name.clone(),
-            transport: TransportSpec::Stdio(StdioSpec {
-                command,
-                args: server.args.clone(),
-                cwd: Some(cwd),
-                env,
-                values,
-                mark: self.mark.clone(),
-            }),
+            transport,
             timeout: server.timeout,
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
@@ -266,7 +315,8 @@ impl Makers {
                 Verdict::Deny => Unruled::Deny,
             },
             trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
-        }
+        };
+        (spec, login)
     }
 }
 
@@ -295,11 +345,16 @@ fn is_program(path: &Path) -> bool {
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns what a value stands for: `secret:NAME` a secret, `${NAME}` a variable of the hub's.
-fn meant(written: &str, secrets: &SecretStore, server: &str) -> Result<String, String> {
-    if let Some(name) = written.strip_prefix("secret:") {
-        let value = secrets.resolve_for(name, &format!("mcp.{server}"), "env");
-        return value.map(|secret| secret.expose().clone()).map_err(|error| error.to_string());
+/// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable
+/// of the hub's. A secret may follow one word, like `Bearer`.
+fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
+    let (word, rest) = match written.split_once(' ') {
+        Some((word, rest)) if rest.starts_with("secret:") => (Some(word), rest),
+        _ => (None, written),
+    };
+    if let Some(name) = rest.strip_prefix("secret:") {
+        let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
+        return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }
     let (mut text, mut rest) = (String::new(), written);
     while let Some((before, after)) = rest.split_once("${") {

@@ -8,10 +8,12 @@
 mod cipher;
 mod contents;
 mod grant;
+mod held;
 mod key;
 mod keyring;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
+pub use held::ABOUT as HELD_ABOUT;
 pub use key::{KeyKind, KeySource, Lock, WantedKey};
 
 use crate::kept::{Closed, FileError, KeptFile, Stamp};
@@ -229,6 +231,7 @@ impl SecretStore {
     pub fn list(&self) -> Result<Vec<SecretInfo>, SecretError> {
         let mut list: Vec<SecretInfo> =
             self.known(|records| Ok(records.iter().map(|record| record.info.clone()).collect()))?;
+        list.retain(|info| is_secret_name(&info.name));
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
@@ -258,7 +261,7 @@ impl SecretStore {
     pub fn all(&self) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         self.known(|records| {
             let pair = |record: &Record| (record.info.name.clone(), Secret::new(record.value.to_string()));
-            Ok(records.iter().map(pair).collect())
+            Ok(records.iter().filter(|record| held::is_masked(&record.info.name)).map(pair).collect())
         })
     }
 

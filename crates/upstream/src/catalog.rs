@@ -292,7 +292,7 @@ fn mirrored(schema: &Value) -> Result<Vec<(String, String)>, String> {
         if !taken.insert(name.to_ascii_lowercase()) {
             return Err(format!("two arguments want the header `{name}`"));
         }
-        let simple = matches!(property["type"].as_str(), Some("string" | "integer" | "number" | "boolean"));
+        let simple = matches!(property["type"].as_str(), Some("string" | "integer" | "boolean"));
         if !simple {
             return Err(format!("`{}`: only simple values go into a header", printable(argument)));
         }

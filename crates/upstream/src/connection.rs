@@ -1,7 +1,7 @@
 //! One live connection to a server: requests out, answers back.
 
 use crate::inbox::{Answer, Inbox, Listener};
-use crate::link::{Link, Outgoing};
+use crate::link::{Carrier, Link, Outgoing};
 use bytes::Bytes;
 use portcullis_core::json::printable;
 use portcullis_core::{
@@ -44,6 +44,11 @@ pub(crate) enum LinkError {
     NeedsRegistration(String),
     /// The server does not know our session any more.
     SessionLost,
+    /// The server was reached, and answered in HTTP, but with nothing of MCP.
+    Unsuitable {
+        status: u16,
+        why: String,
+    },
     /// What else there is. `sent` says whether the server may have acted on the message.
     Failed {
         why: String,
@@ -56,7 +61,7 @@ impl std::fmt::Display for LinkError {
         match self {
             LinkError::NeedsAuth(why) | LinkError::NeedsRegistration(why) => f.write_str(why),
             LinkError::SessionLost => f.write_str("the server does not know the session any more"),
-            LinkError::Failed { why, .. } => f.write_str(why),
+            LinkError::Unsuitable { why, .. } | LinkError::Failed { why, .. } => f.write_str(why),
         }
     }
 }
@@ -99,6 +104,10 @@ impl Connection {
 
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.inbox.closed
+    }
+
+    pub(crate) fn carrier(&self) -> Carrier {
+        self.link.carrier()
     }
 
     fn is_modern(&self) -> bool {
@@ -184,7 +193,12 @@ impl Connection {
         out.into()
     }
 
-    /// Says something that needs no answer.
+    /// Says something that needs no answer, and waits until the server has it.
+    pub(crate) async fn tell(&self, method: &'static str, params: &Value) -> Result<(), RequestError> {
+        self.link.send(Outgoing::aside(Some(method), rpc::notification(method, params))).await
+    }
+
+    /// Says something that needs no answer, some time soon.
     pub(crate) fn notify(&self, method: &'static str, params: &Value) {
         let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
         tokio::spawn(async move {
@@ -285,6 +299,8 @@ impl RequestError {
                         told.hint(format!("set `mcp.{name}.oauth.client_id` in the configuration"))
                     }
                     LinkError::SessionLost => told.hint("try again: a new session is opened"),
+                    LinkError::Unsuitable { status: 429 | 503, .. } => told.hint("try again later"),
+                    LinkError::Unsuitable { .. } => told.hint("`portcullis mcp status` says how it stands"),
                     LinkError::Failed { sent: true, .. } => {
                         told.hint("whether the call was carried out is not known")
                     }

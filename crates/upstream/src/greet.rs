@@ -1,7 +1,8 @@
 //! How the hub and a server get to know each other.
 
-use crate::connection::{Connection, RequestError, modern_meta};
-use portcullis_wire::{Era, Revision};
+use crate::connection::{Connection, LinkError, RequestError, modern_meta};
+use portcullis_core::ForeignError;
+use portcullis_wire::{Era, Revision, rpc};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ impl From<RequestError> for Unknown {
 
 /// Finds out which era the server speaks unless that is known already, and introduces the hub.
 pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result<Greeting, Unknown> {
+    let mut probed = None;
     if known != Some(Era::Sessions) {
         let meta = format!(r#""_meta":{{{}}}"#, modern_meta(None));
         match connection.own("server/discover", meta, PROBE_WITHIN).await {
@@ -65,11 +67,28 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
                     return Ok(Greeting::of(&said, info));
                 }
             }
-            Err(RequestError::Refused(_) | RequestError::Timeout(_)) => {}
+            Err(RequestError::Refused(error)) if is_newer(&error) => {
+                return Err(RequestError::Refused(error).into());
+            }
+            // What an older server says to a question that it does not know, each in its own way.
+            Err(
+                error @ (RequestError::Refused(_)
+                | RequestError::Timeout(_)
+                | RequestError::Link(LinkError::Unsuitable { .. })),
+            ) => probed = Some(error),
             Err(RequestError::Closed) => return Err(Unknown::EndedWhenProbed),
             Err(other) => return Err(other.into()),
         }
     }
+    let said = initialize(connection).await.map_err(|error| with_probe(error, probed))?;
+    let revision = said["protocolVersion"].as_str().and_then(Revision::parse);
+    connection.speaks(revision.unwrap_or(Revision::V2024_11_05));
+    // Taken before anything else is sent: many servers answer nothing earlier.
+    connection.tell("notifications/initialized", &json!({})).await?;
+    Ok(Greeting::of(&said, &said["serverInfo"]))
+}
+
+async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
     let params = json!({
         "protocolVersion": Revision::NEWEST_WITH_SESSIONS.as_str(),
         "capabilities": { "roots": {}, "sampling": {}, "elicitation": { "form": {}, "url": {} } },
@@ -78,9 +97,28 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
     .to_string();
     let inside = params[1..params.len() - 1].to_owned();
     let greeting = connection.own("initialize", inside, START_WITHIN).await?;
-    let said: Value = serde_json::from_str(greeting.get()).unwrap_or_default();
-    let revision = said["protocolVersion"].as_str().and_then(Revision::parse);
-    connection.speaks(revision.unwrap_or(Revision::V2024_11_05));
-    connection.notify("notifications/initialized", &json!({}));
-    Ok(Greeting::of(&said, &said["serverInfo"]))
+    Ok(serde_json::from_str(greeting.get()).unwrap_or_default())
+}
+
+/// Returns whether only a server of the newer era refuses so: it knows the era, and not one version that we speak.
+fn is_newer(error: &ForeignError) -> bool {
+    if error.code != i64::from(rpc::UNSUPPORTED_VERSION) {
+        return [rpc::HEADER_MISMATCH, rpc::MISSING_CAPABILITY]
+            .iter()
+            .any(|code| error.code == i64::from(*code));
+    }
+    let supported = error.data.as_ref().and_then(|data| data["supported"].as_array());
+    supported
+        .is_some_and(|all| !all.iter().filter_map(Value::as_str).any(|one| Revision::parse(one).is_some()))
+}
+
+/// Tells how the server answered to the newer era too, where it answered to neither.
+fn with_probe(error: RequestError, probed: Option<RequestError>) -> RequestError {
+    match (error, probed) {
+        (RequestError::Link(LinkError::Failed { why, sent }), Some(probed)) => {
+            let why = format!("{why}; asked for {}, {probed}", Revision::V2026_07_28.as_str());
+            RequestError::Link(LinkError::Failed { why, sent })
+        }
+        (error, _) => error,
+    }
 }

@@ -79,14 +79,16 @@ pub(crate) struct Inbox {
     pub(crate) lists: watch::Sender<Lists>,
     /// Cancelled when the server is gone.
     pub(crate) closed: CancellationToken,
+    /// Cancelled when a new connection is needed. What is under way on this one goes on.
+    pub(crate) retired: CancellationToken,
 }
 
 impl Inbox {
     pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
         let (heard, hears) = mpsc::channel(HEARD_MAX);
-        let closed = CancellationToken::new();
+        let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
         let (waiting, lists) = (Mutex::default(), watch::Sender::default());
-        let inbox = Inbox { waiting, heard, link: OnceLock::new(), lists, closed };
+        let inbox = Inbox { waiting, heard, link: OnceLock::new(), lists, closed, retired };
         (Arc::new(inbox), hears)
     }
 
@@ -258,7 +260,18 @@ impl Inbox {
     /// Ends every request that waits: the server is gone.
     pub(crate) fn close(&self) {
         self.closed.cancel();
+        self.retired.cancel();
         self.lock().clear();
+    }
+
+    /// Takes no new requests. Those under way find out by themselves how they end.
+    pub(crate) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Returns whether somebody still waits for the answer to this.
+    pub(crate) fn awaits(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {

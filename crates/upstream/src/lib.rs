@@ -11,9 +11,11 @@ mod connection;
 mod drive;
 mod greet;
 mod guardian;
+mod http;
 mod inbox;
 mod link;
 mod names;
+mod oauth;
 mod provider;
 mod spec;
 mod status;
@@ -23,7 +25,10 @@ mod template;
 mod trust;
 
 pub use guardian::{Guardian, HubMark, stand_by};
+pub use oauth::{
+    About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
+};
 pub use provider::{Upstream, pinned_tools};
-pub use spec::{ServerSpec, StdioSpec, TransportSpec, Values};
+pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
 pub use status::{Status, StatusKind};
 pub use trust::{Quarantined, Trust};

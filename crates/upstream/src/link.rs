@@ -28,6 +28,20 @@ impl<'a> Outgoing<'a> {
     pub(crate) fn aside(method: Option<&'a str>, bytes: Bytes) -> Outgoing<'a> {
         Outgoing { bytes, id: None, method, name: None, headers: &[] }
     }
+
+    /// Returns whether it does no harm if the server hears it twice.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.id.is_some() && self.method != Some("tools/call")
+    }
+}
+
+/// How messages travel, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Carrier {
+    #[default]
+    Usual,
+    /// HTTP+SSE, as of 2024-11-05.
+    Sse,
 }
 
 /// A transport that is open. What arrives it hands to its [`Inbox`](crate::inbox::Inbox); when it is dropped the transport ends.
@@ -41,6 +55,11 @@ pub(crate) trait Link: Send + Sync {
         let _ = revision;
     }
 
+    /// Returns how messages travel.
+    fn carrier(&self) -> Carrier {
+        Carrier::Usual
+    }
+
     /// Returns whether giving an exchange up is enough for the server to know; otherwise it is told.
     fn hears_giving_up(&self) -> bool {
         false
@@ -52,10 +71,11 @@ pub(crate) trait Credentials: Send + Sync {
     /// Returns the header's value as it is good now; one that is about to expire is renewed first.
     fn header(&self) -> BoxFuture<'_, Result<Option<String>, LinkError>>;
 
-    /// Hears that the server refused with 401 or 403, and what it said in `WWW-Authenticate`. Returns whether the
-    /// request can be made again now.
+    /// Hears that the server refused with 401 or 403, and what it said in `WWW-Authenticate`. `used` is the header that
+    /// was sent. Returns whether the request can be made again now.
     fn refused<'a>(
         &'a self,
+        used: Option<&'a str>,
         status: u16,
         challenge: Option<&'a str>,
     ) -> BoxFuture<'a, Result<bool, LinkError>>;

@@ -4,7 +4,8 @@ use crate::catalog::{self, Offer, OwnTool, Said, Shown};
 use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Parked, Request, add, drive};
-use crate::spec::ServerSpec;
+use crate::link::{Carrier, Credentials};
+use crate::spec::{ServerSpec, TransportSpec};
 use crate::status::{Status, StatusKind};
 use crate::supervise;
 use crate::trust::{Quarantined, Trust};
@@ -45,7 +46,9 @@ pub(crate) struct Inner {
     pub(crate) connection: ArcSwapOption<Connection>,
     pub(crate) status: watch::Sender<Status>,
     parked: Arc<Parked>,
-    era: Mutex<Option<Era>>,
+    known: Mutex<Option<Known>>,
+    /// What shows the server who we are.
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
     watched: Mutex<BTreeSet<String>>,
     pub(crate) watch_changed: Notify,
     /// Told when the server is to be tried again now.
@@ -62,9 +65,20 @@ pub(crate) struct Offered {
     pub(crate) revision: Option<&'static str>,
 }
 
+/// What a server speaks, and how it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) era: Era,
+    pub(crate) carrier: Carrier,
+}
+
 impl Upstream {
     /// Starts to connect and returns at once. Needs a runtime.
     pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
+        let credentials = match &spec.transport {
+            TransportSpec::Stdio(_) => None,
+            TransportSpec::Http(http) => http.oauth.clone().map(|oauth| oauth as Arc<dyn Credentials>),
+        };
         let inner = Arc::new(Inner {
             spec,
             changes,
@@ -74,7 +88,8 @@ impl Upstream {
             connection: ArcSwapOption::empty(),
             status: watch::Sender::new(Status::of(StatusKind::Starting)),
             parked: Arc::default(),
-            era: Mutex::default(),
+            known: Mutex::default(),
+            credentials,
             watched: Mutex::default(),
             watch_changed: Notify::new(),
             again: Notify::new(),
@@ -128,12 +143,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    pub(crate) fn era(&self) -> Option<Era> {
-        *lock(&self.era)
+    /// What is known from the last connection, so that the next one need not find it out.
+    pub(crate) fn known(&self) -> Option<Known> {
+        *lock(&self.known)
     }
 
-    pub(crate) fn remember(&self, era: Option<Era>) {
-        *lock(&self.era) = era;
+    pub(crate) fn remember(&self, known: Option<Known>) {
+        *lock(&self.known) = known;
     }
 
     pub(crate) fn watched(&self) -> BTreeSet<String> {

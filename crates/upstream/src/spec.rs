@@ -1,8 +1,12 @@
 //! What is configured about one server.
 
 use crate::guardian::HubMark;
+use crate::oauth::OAuth;
 use crate::trust::Trust;
 use portcullis_core::{Effect, Pattern, Unruled};
+use portcullis_egress::CertificateDer;
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::Place;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +38,7 @@ pub struct ServerSpec {
 #[derive(Debug, Clone)]
 pub enum TransportSpec {
     Stdio(StdioSpec),
+    Http(HttpSpec),
 }
 
 /// A server that is a child process.
@@ -49,7 +54,26 @@ pub struct StdioSpec {
     pub mark: HubMark,
 }
 
-/// Looks up what a written value stands for, each time a server starts; or says what is missing.
+/// A server that is reached over HTTP, at a place that a person chose.
+#[derive(Debug, Clone)]
+pub struct HttpSpec {
+    pub place: Place,
+    pub headers: Vec<HeaderSpec>,
+    /// What shows the server who we are, where that is got by logging in.
+    pub oauth: Option<Arc<OAuth>>,
+    /// Certificates that are trusted besides the well-known ones.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+}
+
+/// A header that every request carries. As written; [`HeaderSpec::values`] says what it means, each time.
+#[derive(Debug, Clone)]
+pub struct HeaderSpec {
+    pub name: HeaderName,
+    pub written: String,
+    pub values: Values,
+}
+
+/// Looks up what a written value stands for, each time it is needed; or says what is missing.
 #[derive(Clone)]
 pub struct Values(pub Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>);
 

@@ -3,8 +3,10 @@
 use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
+use crate::http;
 use crate::inbox::{Heard, Inbox};
-use crate::provider::{Inner, Offered};
+use crate::link::Carrier;
+use crate::provider::{Inner, Known, Offered};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
@@ -72,7 +74,12 @@ pub(crate) async fn run(server: Arc<Inner>) {
         }
         let Ended::Why(kind, reason) = ended else {
             server.status.send_modify(|status| status.kind = StatusKind::Starting);
-            tokio::time::sleep(RETRY_FIRST).await;
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_FIRST) => {}
+                // Who found out said so too; that is one wish, not two.
+                () = server.again.notified() => {}
+                () = server.stop.cancelled() => break,
+            }
             continue;
         };
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
@@ -117,7 +124,10 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
     server.watch_changed.notify_one();
     loop {
         tokio::select! {
-            () = connection.closed().cancelled() => return Ended::Why(StatusKind::Failed, "the server ended".to_owned()),
+            () = connection.inbox.retired.cancelled() => {
+                let gone = connection.closed().is_cancelled();
+                return if gone { Ended::Why(StatusKind::Failed, "the server ended".to_owned()) } else { Ended::Again };
+            }
             () = server.again.notified() => return Ended::Again,
             () = server.watch_changed.notified() => {
                 let wanted = server.watched();
@@ -208,15 +218,20 @@ type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
 async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended> {
     let failed = |why: String| Ended::Why(StatusKind::Failed, why);
     let (inbox, hears) = Inbox::new();
+    let known = server.known();
     let link = match &server.spec.transport {
-        TransportSpec::Stdio(spec) => stdio::start(spec, inbox.clone(), stderr).map_err(failed)?,
+        TransportSpec::Stdio(spec) => stdio::start(spec, inbox.clone(), stderr),
+        TransportSpec::Http(spec) => {
+            let (credentials, carrier) = (server.credentials.clone(), known.map(|known| known.carrier));
+            http::open(spec, inbox.clone(), credentials, carrier)
+        }
     };
+    let link = link.map_err(failed)?;
     let connection = Arc::new(Connection::new(link, inbox));
-    let known = server.era();
-    let greeting = match greet(&connection, known).await {
+    let greeting = match greet(&connection, known.map(|known| known.era)).await {
         Ok(greeting) => greeting,
         Err(Unknown::EndedWhenProbed) => {
-            server.remember(Some(Era::Sessions));
+            server.remember(Some(Known { era: Era::Sessions, carrier: Carrier::Usual }));
             return Err(Ended::Again);
         }
         Err(Unknown::Failed(error)) => {
@@ -225,7 +240,8 @@ async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended>
             return Err(error.into());
         }
     };
-    server.remember(connection.revision().map(|revision| revision.era()));
+    let carrier = connection.carrier();
+    server.remember(connection.revision().map(|revision| Known { era: revision.era(), carrier }));
     Ok((connection, hears, greeting))
 }
 

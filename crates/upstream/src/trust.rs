@@ -114,6 +114,16 @@ pub(crate) async fn facts(spec: &ServerSpec) -> Identity {
             // A program that cannot be read has said so among the facts.
             tokio::task::spawn_blocking(move || stdio_facts(&spec)).await.unwrap_or_default()
         }
+        TransportSpec::Http(http) => {
+            let mut facts = Identity::from([("url".to_owned(), http.place.to_string())]);
+            // Another one to vouch for who we are makes it another server.
+            if let Some(oauth) = &http.oauth
+                && let Some(issuer) = oauth.issuer().await
+            {
+                facts.insert("issuer".to_owned(), issuer);
+            }
+            facts
+        }
     }
 }
 

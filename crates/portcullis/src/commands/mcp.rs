@@ -8,6 +8,7 @@ mod trust;
 
 use super::{Opened, block_on, open};
 use crate::cli::{McpArgs, McpCommand};
+use crate::commands::mcp_auth::{self, Browser};
 use crate::config::{Config, EditError, McpServer, remove_server};
 use crate::home::{Home, make_private};
 use crate::mcp::Makers;
@@ -22,11 +23,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<ExitCode> {
+    match &args.command {
+        Some(McpCommand::Auth { name, open }) => {
+            let browser = if *open { Browser::Open } else { Browser::Leave };
+            return mcp_auth::auth(home, name, browser, as_json);
+        }
+        Some(McpCommand::Logout { name }) => return mcp_auth::logout(home, name, as_json),
+        _ => {}
+    }
     let Opened { home, loaded, .. } = open(home)?;
     make_private(&loaded.config.workspace.secure_dir())?;
     let desk = Desk { home, config: loaded.config, as_json };
     match args.command.unwrap_or(McpCommand::List) {
-        McpCommand::List => desk.list(),
+        McpCommand::List | McpCommand::Auth { .. } | McpCommand::Logout { .. } => desk.list(),
         McpCommand::Add(args) => desk.add(&args),
         McpCommand::Remove { name } => desk.remove(&name),
         McpCommand::Test { name } => desk.test(&name),

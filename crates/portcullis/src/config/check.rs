@@ -105,6 +105,7 @@ fn described(node: &Value, got: &Value) -> String {
             }
         }
         Some("object") => "a table of settings".to_owned(),
+        None if node["type"].is_array() => "true, false or a table of settings".to_owned(),
         _ => match node["examples"][0].as_str() {
             Some(example) => format!("text like \"{example}\""),
             None => "text".to_owned(),

@@ -273,6 +273,16 @@ pub(super) struct McpServer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1))]
     pub(super) cwd: Option<String>,
+    /// Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"https://mcp.example.com/mcp")]
+    pub(super) url: Option<String>,
+    /// Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+    pub(super) headers: BTreeMap<String, String>,
+    /// Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::oauth::schema")]
+    pub(super) oauth: Option<super::oauth::WrittenOAuth>,
     /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
     pub(super) env: BTreeMap<String, String>,
     /// Whether it is used.
@@ -528,6 +538,9 @@ impl Default for McpServer {
             command: None,
             args: Vec::new(),
             cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            oauth: None,
             env: BTreeMap::new(),
             enabled: true,
             timeout_ms: 30_000,

@@ -18,6 +18,7 @@ mod identity;
 mod lifecycle;
 mod limits;
 mod matrix;
+mod mcp_auth;
 mod observability;
 mod one_road;
 mod policy;
