@@ -23,6 +23,8 @@ pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
@@ -234,6 +236,10 @@ pub struct McpServer {
     pub command: String,
     pub args: Vec<String>,
     pub cwd: Option<PathBuf>,
+    /// Where it is, if it is no program to start.
+    pub place: Option<Place>,
+    /// As written: `${NAME}` and `secret:NAME` are looked up when they are sent.
+    pub headers: Vec<(HeaderName, String)>,
     /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
     pub env: Vec<(String, String)>,
     pub timeout: Duration,

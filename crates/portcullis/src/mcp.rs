@@ -2,8 +2,11 @@
 
 use crate::config::{Config, McpServer, Verdict};
 use portcullis_core::{Registry, Unruled};
+use portcullis_egress::own::Place;
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::{ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{
+    HeaderSpec, HttpSpec, ServerSpec, Status, StdioSpec, TransportSpec, Upstream, Values,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,7 +68,18 @@ impl Servers {
         self.lock().iter().map(|(name, server)| (name.clone(), server.upstream.status())).collect()
     }
 
-    fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
+    /// How a server is reached over HTTP.
+    fn http(&self, server: &McpServer, place: &Place) -> HttpSpec {
+        let headers = server.headers.iter().map(|(name, written)| {
+            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
+            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        });
+        HttpSpec { place: place.clone(), headers: headers.collect(), extra_roots: Vec::new() }
+    }
+
+    /// How a server is started.
+    fn stdio(&self, server: &McpServer, config: &Config) -> StdioSpec {
         let command = find_program(&server.command);
         let mut env: Vec<(String, String)> = Vec::new();
         let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -75,18 +89,19 @@ impl Servers {
         }
         env.extend(server.env.iter().cloned());
         let secrets = self.secrets.clone();
-        let name = server.name.clone();
-        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &name)));
+        let host = format!("mcp.{}", server.name);
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
         let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
+        StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values }
+    }
+
+    fn spec(&self, server: &McpServer, config: &Config) -> ServerSpec {
         ServerSpec {
             name: server.name.clone(),
-            transport: TransportSpec::Stdio(StdioSpec {
-                command,
-                args: server.args.clone(),
-                cwd: Some(cwd),
-                env,
-                values,
-            }),
+            transport: match &server.place {
+                Some(place) => TransportSpec::Http(self.http(server, place)),
+                None => TransportSpec::Stdio(self.stdio(server, config)),
+            },
             timeout: server.timeout,
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
@@ -131,11 +146,16 @@ fn is_program(path: &Path) -> bool {
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns what a value stands for: `secret:NAME` a secret, `${NAME}` a variable of the hub's.
-fn meant(written: &str, secrets: &SecretStore, server: &str) -> Result<String, String> {
-    if let Some(name) = written.strip_prefix("secret:") {
-        let value = secrets.resolve_for(name, &format!("mcp.{server}"), "env");
-        return value.map(|secret| secret.expose().clone()).map_err(|error| error.to_string());
+/// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable
+/// of the hub's. A secret may follow one word, like `Bearer`.
+fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
+    let (word, rest) = match written.split_once(' ') {
+        Some((word, rest)) if rest.starts_with("secret:") => (Some(word), rest),
+        _ => (None, written),
+    };
+    if let Some(name) = rest.strip_prefix("secret:") {
+        let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
+        return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }
     let (mut text, mut rest) = (String::new(), written);
     while let Some((before, after)) = rest.split_once("${") {

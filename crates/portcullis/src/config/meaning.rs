@@ -11,6 +11,8 @@ use super::{
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::{Place, PlaceError};
 use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{Days, TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
@@ -21,6 +23,18 @@ use std::time::Duration;
 
 /// Leaves room for the name of a tool.
 const SERVER_NAME_CHARS_MAX: usize = 32;
+/// Headers that say how a message travels. `Authorization` is not among them.
+const HEADERS_TAKEN: [&str; 9] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// Collects what is wrong and goes on, so that all of it is told at once.
 struct Checks<'a> {
@@ -215,11 +229,7 @@ impl Checks<'_> {
             let expected = format!("letters, digits, `-` and `_`, 1 to {SERVER_NAME_CHARS_MAX} of them");
             self.unexpected(&at(""), name, &expected);
         }
-        if server.command.is_none() {
-            let text =
-                format!("`mcp.{name}.command` is missing, expected the program to start, like \"npx\"");
-            self.findings.push(Finding { pointer: at("command"), text });
-        }
+        let place = self.mcp_place(name, server, &at);
         let mut globs: Vec<(&String, &EffectName)> = server.effects.iter().collect();
         // The longest says the most.
         globs.sort_by_key(|(glob, _)| (std::cmp::Reverse(glob.len()), glob.as_str()));
@@ -233,6 +243,8 @@ impl Checks<'_> {
             command: server.command.clone().unwrap_or_default(),
             args: server.args.clone(),
             cwd: server.cwd.as_ref().map(|path| self.path(&at("cwd"), path)),
+            place,
+            headers: self.mcp_headers(server, &at),
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             timeout: Duration::from_millis(server.timeout_ms),
             prefix: server.prefix.clone().unwrap_or_else(|| name.to_owned()),
@@ -242,6 +254,65 @@ impl Checks<'_> {
             effects,
             decision: verdict(server.decision),
         }
+    }
+
+    /// A server is a program or a place, and has the keys of the one or of the other.
+    fn mcp_place(
+        &mut self,
+        name: &str,
+        server: &written::McpServer,
+        at: &dyn Fn(&str) -> String,
+    ) -> Option<Place> {
+        let mut find = |key: &str, text: String| self.findings.push(Finding { pointer: at(key), text });
+        match (&server.command, &server.url) {
+            (None, None) => find(
+                "command",
+                format!(
+                    "`mcp.{name}.command` is missing, expected the program to start, like \"npx\", or `url`"
+                ),
+            ),
+            (Some(_), Some(_)) => {
+                find("url", format!("`mcp.{name}` has `command` and `url`, expected one of them"));
+            }
+            (Some(_), None) if !server.headers.is_empty() => {
+                find("headers", format!("`mcp.{name}.headers` is for a server with `url`; use `env`"));
+            }
+            (None, Some(_)) => {
+                let given = [
+                    ("args", !server.args.is_empty()),
+                    ("cwd", server.cwd.is_some()),
+                    ("env", !server.env.is_empty()),
+                ];
+                for (key, _) in given.iter().filter(|(_, given)| *given) {
+                    find(key, format!("`mcp.{name}.{key}` is for a server with `command`"));
+                }
+            }
+            (Some(_), None) => {}
+        }
+        let url = server.url.as_ref()?;
+        let expected = |why: PlaceError| format!("an address like https://mcp.example.com/mcp: {why}");
+        url.parse().map_err(|why| self.unexpected(&at("url"), url, &expected(why))).ok()
+    }
+
+    fn mcp_headers(
+        &mut self,
+        server: &written::McpServer,
+        at: &dyn Fn(&str) -> String,
+    ) -> Vec<(HeaderName, String)> {
+        let mut headers = Vec::with_capacity(server.headers.len());
+        for (name, value) in &server.headers {
+            let lower = name.to_ascii_lowercase();
+            let taken = lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str());
+            match HeaderName::from_bytes(lower.as_bytes()) {
+                Ok(header) if !taken => headers.push((header, value.clone())),
+                _ => self.unexpected(
+                    &at("headers"),
+                    name,
+                    "names of headers, but none that the hub itself sets",
+                ),
+            }
+        }
+        headers
     }
 
     fn rule(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> Rule {

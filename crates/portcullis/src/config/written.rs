@@ -263,6 +263,12 @@ pub(super) struct McpServer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1))]
     pub(super) cwd: Option<String>,
+    /// Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"https://mcp.example.com/mcp")]
+    pub(super) url: Option<String>,
+    /// Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+    pub(super) headers: BTreeMap<String, String>,
     /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
     pub(super) env: BTreeMap<String, String>,
     /// Whether it is used.
@@ -502,6 +508,8 @@ impl Default for McpServer {
             command: None,
             args: Vec::new(),
             cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
             env: BTreeMap::new(),
             enabled: true,
             timeout_ms: 30_000,
