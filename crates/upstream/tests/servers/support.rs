@@ -63,9 +63,9 @@ impl World {
         .await
     }
 
-    /// A client of the older era that can be asked everything.
+    /// A client of the older era that can be asked everything, also while a call is under way.
     pub(crate) async fn client(&self) -> McpClient {
-        let mut client = McpClient::http(self.address, "any", "2025-11-25").await;
+        let mut client = McpClient::sse(self.address, "any", "2025-11-25").await;
         client.initialize(json!({ "elicitation": {}, "sampling": {}, "roots": {} })).await;
         client
     }
