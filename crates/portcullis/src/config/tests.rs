@@ -294,6 +294,33 @@ fn a_slip_gets_the_nearest_key() {
 }
 
 #[test]
+fn a_server_is_a_program_or_a_place() {
+    insta::assert_snapshot!(check(r#"
+[mcp.neither]
+[mcp.both]
+command = "npx"
+url = "https://mcp.example.com/mcp"
+[mcp.program]
+command = "npx"
+headers = { X-Key = "1" }
+[mcp.place]
+url = "https://mcp.example.com/mcp"
+args = ["x"]
+cwd = "/"
+env = { A = "b" }
+[mcp.bad]
+url = "ftp://mcp.example.com"
+[mcp.login]
+url = "https://me:secret@mcp.example.com"
+[mcp.relative]
+url = "unix:run/x.sock"
+[mcp.taken]
+url = "unix:/run/x.sock:/mcp"
+headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "a b" = "c" }
+"#), @"");
+}
+
+#[test]
 fn what_later_versions_have_is_named_as_such() {
     let sections = "[vault]\n[[calendars]]\n[github]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"

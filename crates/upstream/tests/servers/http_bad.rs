@@ -62,6 +62,21 @@ async fn a_lost_session_is_opened_again_and_the_call_made_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_forgets_every_session_is_not_asked_for_ever() {
+    let server = Misbehaving::open(|seen| match seen.header("mcp-session-id") {
+        Some(_) if seen.asks() == "tools/list" => Does::Answer(answer(404, &[], "who?")),
+        _ => seen.usual(),
+    })
+    .await
+    .unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert_eq!(reason, "the server forgets every session at once");
+    let greeted = server.seen().iter().filter(|seen| seen.asks() == "initialize").count();
+    assert!((2..=12).contains(&greeted), "{greeted}");
+}
+
+#[tokio::test]
 async fn endless_and_oversized_answers_have_an_end() {
     let endless_json = Does::Floods {
         head: b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n".to_vec(),
