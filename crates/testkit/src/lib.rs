@@ -7,6 +7,7 @@ pub mod conformance;
 pub mod fault;
 pub mod http;
 pub mod mcp_client;
+pub mod misbehaving;
 pub mod oauth;
 pub mod process;
 pub mod torture;
