@@ -40,6 +40,15 @@ pub fn example() -> String {
                     node["description"].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
                 let _ = writeln!(text, "# {about}\n#{key} = {}", toml_of(&node["default"]));
             }
+        } else if let Some(keys) = node["additionalProperties"]["properties"].as_object() {
+            let _ = writeln!(text, "\n# {about}\n## [{name}.NAME]");
+            for (key, node) in keys {
+                let about = node["description"].as_str().unwrap_or_default();
+                // What has no default is shown as it could be.
+                let value = if node["default"].is_null() { &node["examples"][0] } else { &node["default"] };
+                let value = if value.is_null() { "…".to_owned() } else { toml_of(value) };
+                let _ = writeln!(text, "# {about}\n## {key} = {value}");
+            }
         } else if node["type"] == "array" {
             let _ = write!(text, "\n# {about}\n{RULES}");
         }
@@ -51,6 +60,11 @@ pub fn example() -> String {
 fn toml_of(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(key, value)| format!("{key} = {}", toml_of(value))).collect();
+            if members.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", members.join(", ")) }
+        }
         plain => plain.to_string(),
     }
 }
