@@ -100,17 +100,21 @@ mod tests {
         let with_all_sections = Written { web: Some(Web::default()), ..Written::default() };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
-        for key in keys().iter().filter(|key| *key != "policy") {
+        for key in keys().iter().filter(|key| !["policy", "mcp"].contains(&key.as_str())) {
             let pointer = format!("/{}", key.replace('.', "/"));
             assert!(document.value.pointer(&pointer).is_some(), "{key} is missing");
         }
-        // The rule that is shown is a good one too, and names every key that a rule has.
+        // The server and the rule that are shown are good ones too, and names every key that a rule has.
         let rule: String = example
             .lines()
             .filter_map(|line| line.strip_prefix("## "))
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!(parsed(&rule).policy.len(), 1);
+        assert_eq!((parsed(&rule).policy.len(), parsed(&rule).mcp.len()), (1, 1));
+        let server = &schema()["properties"]["mcp"]["additionalProperties"]["properties"];
+        for key in server.as_object().unwrap().keys() {
+            assert!(rule.contains(&format!("{key} = ")), "{key}");
+        }
         for key in schema()["properties"]["policy"]["items"]["properties"].as_object().unwrap().keys() {
             assert!(rule.contains(&format!("{key} = ")), "{key}");
         }
