@@ -190,6 +190,12 @@ impl Inner {
             let why = if is_known { Standing::Changed } else { Standing::Server };
             shown.quarantined.push(Quarantined::new("instructions", "", why));
         }
+        let differing = trust.differing(name, &seen.identity);
+        if !differing.is_empty() {
+            for what in &mut shown.quarantined {
+                what.why = format!("another server than the trusted one: {}", differing.join(", "));
+            }
+        }
         let told = told.filter(|_| is_trusted).map(|mut text| {
             clean_text(&mut text);
             Arc::new(text)

@@ -5,7 +5,7 @@ use crate::spec::{ServerSpec, StdioSpec, TransportSpec};
 use portcullis_core::json::printable;
 use portcullis_store::pins::{Identity, Kind, Pin, Pins, Snapshot, Standing, hex};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -33,12 +33,12 @@ pub struct Quarantined {
     pub kind: &'static str,
     /// As the server says it, with everything in it visible.
     pub name: String,
-    pub why: &'static str,
+    pub why: String,
 }
 
 impl Quarantined {
     pub(crate) fn new(kind: &'static str, name: &str, standing: Standing) -> Quarantined {
-        Quarantined { kind, name: printable(name), why: standing.as_str() }
+        Quarantined { kind, name: printable(name), why: standing.as_str().to_owned() }
     }
 }
 
@@ -50,6 +50,16 @@ impl Trust {
             (Some(trusted), Some(pin)) => trusted.standing(&seen.identity, kind, name, &pin.sha256),
             _ => Standing::Server,
         }
+    }
+
+    /// Names what tells a server from the one of this name that somebody looked at; nothing where nobody has.
+    pub(crate) fn differing(&self, server: &str, identity: &Identity) -> Vec<String> {
+        let Trust::Pinned(pins) = self else { return Vec::new() };
+        let Some(trusted) = pins.of(server) else { return Vec::new() };
+        let known = &trusted.as_it_was.identity;
+        let facts: BTreeSet<&String> = known.keys().chain(identity.keys()).collect();
+        let differ = facts.into_iter().filter(|fact| known.get(*fact) != identity.get(*fact));
+        differ.map(|fact| printable(fact)).collect()
     }
 
     /// Returns whether this very server is trusted, whatever it offers besides.
@@ -128,7 +138,9 @@ pub(crate) async fn facts(spec: &ServerSpec) -> Identity {
 }
 
 fn stdio_facts(spec: &StdioSpec) -> Identity {
-    let names: Vec<&str> = spec.env.iter().map(|(name, _)| name.as_str()).collect();
+    // The hub's own two are the same for every server, but not wherever the hub is started from.
+    let names = spec.env.iter().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.filter(|name| !matches!(*name, "PATH" | "HOME")).collect();
     let cwd = spec.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default();
     let mut facts = Identity::from([
         ("command".to_owned(), spec.command.display().to_string()),

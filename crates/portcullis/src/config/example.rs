@@ -40,6 +40,15 @@ pub fn example() -> String {
                     node["description"].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
                 let _ = writeln!(text, "# {about}\n#{key} = {}", toml_of(&node["default"]));
             }
+        } else if let Some(keys) = node["additionalProperties"]["properties"].as_object() {
+            let _ = writeln!(text, "\n# {about}\n## [{name}.NAME]");
+            for (key, node) in keys {
+                let about = node["description"].as_str().unwrap_or_default();
+                // What has no default is shown as it could be.
+                let value = if node["default"].is_null() { &node["examples"][0] } else { &node["default"] };
+                let value = if value.is_null() { "…".to_owned() } else { toml_of(value) };
+                let _ = writeln!(text, "# {about}\n## {key} = {value}");
+            }
         } else if node["type"] == "array" {
             let _ = write!(text, "\n# {about}\n{RULES}");
         }
@@ -51,6 +60,11 @@ pub fn example() -> String {
 fn toml_of(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(key, value)| format!("{key} = {}", toml_of(value))).collect();
+            if members.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", members.join(", ")) }
+        }
         plain => plain.to_string(),
     }
 }
@@ -86,17 +100,21 @@ mod tests {
         let with_all_sections = Written { web: Some(Web::default()), ..Written::default() };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
-        for key in keys().iter().filter(|key| *key != "policy") {
+        for key in keys().iter().filter(|key| !["policy", "mcp"].contains(&key.as_str())) {
             let pointer = format!("/{}", key.replace('.', "/"));
             assert!(document.value.pointer(&pointer).is_some(), "{key} is missing");
         }
-        // The rule that is shown is a good one too, and names every key that a rule has.
+        // The server and the rule that are shown are good ones too, and names every key that a rule has.
         let rule: String = example
             .lines()
             .filter_map(|line| line.strip_prefix("## "))
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!(parsed(&rule).policy.len(), 1);
+        assert_eq!((parsed(&rule).policy.len(), parsed(&rule).mcp.len()), (1, 1));
+        let server = &schema()["properties"]["mcp"]["additionalProperties"]["properties"];
+        for key in server.as_object().unwrap().keys() {
+            assert!(rule.contains(&format!("{key} = ")), "{key}");
+        }
         for key in schema()["properties"]["policy"]["items"]["properties"].as_object().unwrap().keys() {
             assert!(rule.contains(&format!("{key} = ")), "{key}");
         }

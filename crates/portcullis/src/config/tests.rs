@@ -2,7 +2,8 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 14] = [
+const LIVE: [&str; 15] = [
+    "mcp",
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",

@@ -271,7 +271,7 @@ pub(super) struct McpServer {
     pub(super) args: Vec<String>,
     /// The folder it starts in; the workspace if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1))]
+    #[schemars(with = "String", length(min = 1), example = &"~/project")]
     pub(super) cwd: Option<String>,
     /// Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -292,7 +292,7 @@ pub(super) struct McpServer {
     pub(super) timeout_ms: u64,
     /// What stands before the names of its tools instead of its own name; "" for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", example = &"git")]
     pub(super) prefix: Option<String>,
     /// Which of its tools appear, by the names it gives them.
     pub(super) tools: McpTools,
@@ -300,7 +300,7 @@ pub(super) struct McpServer {
     pub(super) rename: BTreeMap<String, String>,
     /// What its tools do: read, create, write or destroy. Left out, they may do anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "EffectName")]
+    #[schemars(with = "EffectName", example = &"write")]
     pub(super) effect: Option<EffectName>,
     /// What some of its tools do, by globs over the names it gives them; the longest that fits counts.
     pub(super) effects: BTreeMap<String, EffectName>,

@@ -52,11 +52,36 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     home.configure(&before);
     let [program, definitions, calls] = shop.words();
     let add = ["mcp", "add", "shop", "--yes", "--", &program, &definitions, &calls];
-    insta::assert_snapshot!("mcp_add", steady(&done(&home, &add).await, &home, &shop));
+    insta::assert_snapshot!(steady(&done(&home, &add).await, &home, &shop), @r#"
+    Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
+
+    TOOL  WHAT IT SAYS
+    pay   Pay an invoice
+    see   See \u{1b}[8minvoices\u{202e}
+
+    PROMPT  WHAT IT SAYS
+    hello   Say hello
+
+    and 1 resources
+
+    It tells agents:
+      Look first.
+      Then pay.
+
+    Server `shop` is in [HOME]/portcullis.toml. It is trusted as it is; what changes waits until you look again.
+    "#);
     let after = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
     assert!(after.starts_with(&before), "{after}");
-    insta::assert_snapshot!("mcp_entry", steady(&after[before.len()..], &home, &shop));
-    insta::assert_snapshot!("mcp_list", steady(&done(&home, &["mcp"]).await, &home, &shop));
+    insta::assert_snapshot!(steady(&after[before.len()..], &home, &shop), @r#"
+
+    [mcp.shop]
+    command = "[SHOP]"
+    args = ["[DEFINITIONS]", "[CALLS]"]
+    "#);
+    insta::assert_snapshot!(steady(&done(&home, &["mcp"]).await, &home, &shop), @r#"
+    SERVER  USED  TRUST                       REACHED BY
+    shop    yes   since TIME  [SHOP] [DEFINITIONS] [CALLS]
+    "#);
     let again = home.run(&add).await;
     assert_eq!((again.code, again.stdout.as_str()), (2, ""), "{again:?}");
     assert!(again.stderr.contains("is configured already"), "{again:?}");
@@ -107,15 +132,38 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     let stands = until_status(&home, "connected").await;
     assert_eq!((&stands["tools"], &stands["prompts"]), (&json!(0), &json!(0)));
     assert_eq!(stands["quarantined"].as_array().unwrap().len(), 5, "{stands}");
-    insta::assert_snapshot!("mcp_status_waiting", done(&home, &["mcp", "status"]).await);
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
+    shop    connected  0      0        0          5        2025-11-25
+
+    shop: these wait until you look: portcullis mcp trust shop --diff
+      tool pay (server not trusted)
+      tool see (server not trusted)
+      prompt hello (server not trusted)
+      resources 1 resources and templates (server not trusted)
+      instructions  (server not trusted)
+    "#);
     // Nobody can be asked here, and nothing is let in by looking.
     let ran = home.run(&["mcp", "trust", "shop"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--yes"), "{ran:?}");
-    insta::assert_snapshot!(
-        "mcp_trust",
-        steady(&done(&home, &["mcp", "trust", "shop", "--yes"]).await, &home, &shop)
-    );
+    insta::assert_snapshot!(steady(&done(&home, &["mcp", "trust", "shop", "--yes"]).await, &home, &shop), @r#"
+    Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
+
+    TOOL  WHAT IT SAYS
+    pay   Pay an invoice
+    see   See \u{1b}[8minvoices\u{202e}
+
+    PROMPT  WHAT IT SAYS
+    hello   Say hello
+
+    and 1 resources
+
+    It tells agents:
+      Look first.
+      Then pay.
+    Server `shop` is trusted as it is. What changes waits until you look again.
+    "#);
     until("the tools are there", async || {
         let list = client.result("tools/list", json!({})).await;
         names(&list["tools"]).contains(&"shop_pay").then_some(())
@@ -124,7 +172,10 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     assert_eq!(client.result("prompts/list", json!({})).await["prompts"][0]["name"], "shop_hello");
     assert!(client.result("resources/list", json!({})).await.to_string().contains("shop://a"));
     until("the hub says so", async || (status(&home).await["servers"][0]["tools"] == 2).then_some(())).await;
-    insta::assert_snapshot!("mcp_status", done(&home, &["mcp", "status"]).await);
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
+    shop    connected  2      1        1          0        2025-11-25
+    "#);
     done(&home, &["mcp", "disable", "shop"]).await;
     until_status(&home, "disabled").await;
     let listed = done(&home, &["mcp", "list"]).await;
@@ -143,7 +194,19 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     .await;
     // Another name is another server: all of it waits.
     assert_eq!(status(&home).await["servers"][0]["tools"], 0);
-    insta::assert_snapshot!("mcp_trust_diff", done(&home, &["mcp", "trust", "shop", "--diff"]).await);
+    insta::assert_snapshot!(done(&home, &["mcp", "trust", "shop", "--diff"]).await, @r#"
+    Server `shop` is not as it was when it was trusted:
+
+    WHAT      NAME    HOW
+    identity  server  changed
+
+    --- identity server
+    +++ identity server
+    @@ -1 +1 @@
+    -Corner shop
+    +Other shop
+    Nothing was let in.
+    "#);
     hub.process.stop().await;
     let past = status(&home).await;
     assert_eq!((&past["hub_running"], &past["servers"][0]["status"]), (&json!(false), &json!("not running")));

@@ -42,20 +42,9 @@ impl Desk {
                 different.iter().for_each(|one| print::out(word_for_word(one)));
             }
         }
-        let decided = if before.is_some() && different.is_empty() {
-            true
-        } else if args.yes {
-            true
-        } else if args.diff && (self.as_json || print::nobody_to_ask()) {
-            false
-        } else {
-            let question = format!("Let all of this in, as it is now, for `{name}`?");
-            let answer = if self.as_json { None } else { print::confirm(&question) };
-            answer.ok_or_else(|| {
-                BadUsage("nobody can be asked here; look with `--diff`, then say `--yes`".to_owned())
-            })?
-        };
-        if decided && !(before.is_some() && different.is_empty()) {
+        let is_known = before.is_some() && different.is_empty();
+        let decided = is_known || self.decides(args)?;
+        if decided && !is_known {
             makers.pins.trust(name, (*seen).clone(), &by())?;
         }
         let switched_on = decided && before.is_none() && switch_on(&makers, name)?;
@@ -77,6 +66,23 @@ impl Desk {
             print::line("Nothing was let in.");
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Asks the person, unless they said so already or only wanted to look.
+    fn decides(&self, args: &McpTrustArgs) -> Result<bool> {
+        let nobody = self.as_json || print::nobody_to_ask();
+        match (args.yes, nobody, args.diff) {
+            (true, ..) => Ok(true),
+            (false, true, true) => Ok(false),
+            (false, true, false) => {
+                let reason = "nobody can be asked here; look with `--diff`, then say `--yes`";
+                Err(BadUsage(reason.to_owned()).into())
+            }
+            (false, false, _) => {
+                let question = format!("Let all of this in, as it is now, for `{}`?", args.name);
+                Ok(print::confirm(&question) == Some(true))
+            }
+        }
     }
 
     fn revoke(&self, name: &str) -> Result<ExitCode> {
