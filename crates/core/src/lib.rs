@@ -25,7 +25,7 @@ mod tool;
 mod waits;
 
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail,
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail, digest_of,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{
