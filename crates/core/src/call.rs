@@ -290,12 +290,17 @@ impl Call {
 
     /// Returns a digest of who asks for what with which arguments.
     pub fn digest(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        for part in [self.caller.client.name.as_str(), self.target.kind(), self.target.name()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        hash.update(self.arguments.raw().get().as_bytes());
-        hash.finalize().into()
+        digest_of(&self.caller, &self.target, &self.arguments)
     }
+}
+
+/// Returns what [`Call::digest`] will be for a call that is still to be made.
+pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in [caller.client.name.as_str(), target.kind(), target.name()] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.update(arguments.raw().get().as_bytes());
+    hash.finalize().into()
 }

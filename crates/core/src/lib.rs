@@ -26,7 +26,7 @@ mod waits;
 
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
-    Trail,
+    Trail, digest_of,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{

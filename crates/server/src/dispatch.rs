@@ -451,15 +451,17 @@ impl Exchange {
             let (hub, id, revision) = (self.hub, self.id, self.revision);
             return Ok(Box::new(CallJob { hub, id, revision, call, style, round: None }));
         }
-        let mut call = Call::new(caller, target, arguments, CallCtx::detached());
         let mut earlier = match params.optional_text(Key::RequestState)? {
-            Some(text) => self.hub.seal.open(&call.digest(), &text).map_err(RpcError::invalid_params)?,
+            Some(text) => {
+                let digest = portcullis_core::digest_of(&caller, &target, &arguments);
+                self.hub.seal.open(&digest, &text).map_err(RpcError::invalid_params)?
+            }
             None => crate::seal::Earlier::default(),
         };
         earlier.add(input_responses(params)?);
         let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
         let round = Arc::new(round);
-        call.ctx = CallCtx { cancel, peer: round.clone() };
+        let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
         call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))

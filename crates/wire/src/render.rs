@@ -2,12 +2,13 @@
 
 use crate::era::{self, Era, ResultKind, Revision, dress};
 use crate::rpc::{self, Answer, RpcError};
+use crate::text::write_string;
 use portcullis_core::{
     Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
     PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef,
     ToolError, ToolOutput,
 };
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
     match output {
         Output::Tool(tool) => {
             let bytes = output.size() + ENVELOPE_BYTES;
-            dress(revision, ResultKind::Plain, write_sized(&View(tool), bytes))
+            dress(revision, ResultKind::Plain, tool_output(tool, bytes))
         }
         Output::Resource(contents) => {
             let views: Vec<_> = contents.iter().map(View).collect();
@@ -233,7 +234,7 @@ fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolErro
     });
     let content = vec![Content::text(error_text(style, name, error))];
     let result = ToolOutput { content, structured: Some(structured), is_error: true };
-    Ok(dress(revision, ResultKind::Plain, write(&View(&result))))
+    Ok(dress(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))
 }
 
 /// Words a failure as its family does.
@@ -271,16 +272,42 @@ fn set(object: &mut Value, key: &str, value: Option<&str>) {
     }
 }
 
-fn write<T: Serialize>(value: &T) -> Vec<u8> {
-    write_sized(value, ENVELOPE_BYTES)
+/// Writes the result of a tool, which will have about that many bytes, so that a large text is not moved while it grows.
+fn tool_output(tool: &ToolOutput, bytes: usize) -> Vec<u8> {
+    let mut written = Vec::with_capacity(bytes);
+    written.extend_from_slice(br#"{"content":["#);
+    for (number, content) in tool.content.iter().enumerate() {
+        if number > 0 {
+            written.push(b',');
+        }
+        match content {
+            // By hand, because nearly every answer is one of these and nearly all of it is the text.
+            Content { body: ContentBody::Text(text), annotations: None } => {
+                written.extend_from_slice(br#"{"type":"text","text":"#);
+                write_string(text, &mut written);
+                written.push(b'}');
+            }
+            other => write_to(&View(other), &mut written),
+        }
+    }
+    written.push(b']');
+    if let Some(structured) = &tool.structured {
+        written.extend_from_slice(br#","structuredContent":"#);
+        write_to(structured, &mut written);
+    }
+    written.extend_from_slice(if tool.is_error { br#","isError":true}"# } else { br#","isError":false}"# });
+    written
 }
 
-/// Writes what will have about that many bytes, so that a large text is not moved while it grows.
-#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
-fn write_sized<T: Serialize>(value: &T, bytes: usize) -> Vec<u8> {
-    let mut written = Vec::with_capacity(bytes);
-    serde_json::to_writer(&mut written, value).expect("a view can be written");
+fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut written = Vec::with_capacity(ENVELOPE_BYTES);
+    write_to(value, &mut written);
     written
+}
+
+#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
+fn write_to<T: Serialize>(value: &T, written: &mut Vec<u8>) {
+    serde_json::to_writer(written, value).expect("a view can be written");
 }
 
 #[expect(clippy::expect_used, reason = "every JSON value can be written")]
@@ -298,28 +325,6 @@ impl<T: Serialize> Serialize for One<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;
-        map.end()
-    }
-}
-
-impl Serialize for View<'_, Vec<Content>> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut seq = serializer.serialize_seq(Some(self.0.len()))?;
-        for content in self.0 {
-            seq.serialize_element(&View(content))?;
-        }
-        seq.end()
-    }
-}
-
-impl Serialize for View<'_, ToolOutput> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("content", &View(&self.0.content))?;
-        if let Some(structured) = &self.0.structured {
-            map.serialize_entry("structuredContent", structured)?;
-        }
-        map.serialize_entry("isError", &self.0.is_error)?;
         map.end()
     }
 }
