@@ -250,7 +250,7 @@ impl Inbox {
     /// Answers a question of the server's.
     pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
         let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
-        let bytes: Bytes = rpc::response(Some(id), &answer);
+        let bytes: Bytes = rpc::response(Some(id), answer);
         tokio::spawn(async move {
             // A server that is gone needs no answer.
             let _ = link.send(Outgoing::aside(None, bytes)).await;

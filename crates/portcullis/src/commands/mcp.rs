@@ -159,6 +159,9 @@ impl Desk {
 
 /// Says how a server is reached, on one line.
 fn reached(server: &McpServer) -> String {
+    if let Some(place) = &server.place {
+        return printable(&place.to_string());
+    }
     let words = std::iter::once(&server.command).chain(&server.args);
     words.map(|word| printable(word)).collect::<Vec<_>>().join(" ")
 }
@@ -181,6 +184,8 @@ fn listed(server: &McpServer, makers: &Makers) -> Value {
         "enabled_in_configuration": server.enabled,
         "command": server.command,
         "args": server.args,
+        "url": server.place.as_ref().map(ToString::to_string),
+        "headers": server.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "prefix": server.prefix,
         "trust": if server.always_trusted { "always" } else { "ask" },

@@ -24,10 +24,9 @@ const DESCRIPTION_CHARS_MAX: usize = 4_000;
 pub(super) fn words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut was_small) = (Vec::new(), String::new(), false);
     for c in text.chars() {
-        if !c.is_alphanumeric() || (was_small && c.is_uppercase()) {
-            if !word.is_empty() {
-                words.push(std::mem::take(&mut word));
-            }
+        let ends = !c.is_alphanumeric() || (was_small && c.is_uppercase());
+        if ends && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
         }
         if c.is_alphanumeric() {
             word.extend(c.to_lowercase());

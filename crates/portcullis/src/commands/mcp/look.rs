@@ -149,5 +149,8 @@ impl Desk {
 
 /// Returns whether a server cannot be started without the secret store.
 pub(super) fn needs_secrets(server: &McpServer) -> bool {
-    server.env.iter().any(|(_, value)| value.starts_with("secret:"))
+    let is_secret = |value: &String| value.contains("secret:");
+    server.oauth.is_some()
+        || server.env.iter().any(|(_, value)| is_secret(value))
+        || server.headers.iter().any(|(_, value)| is_secret(value))
 }
