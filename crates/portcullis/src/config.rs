@@ -9,6 +9,7 @@ mod check;
 mod example;
 mod limit_table;
 mod meaning;
+mod outside;
 mod problem;
 mod read;
 mod time;
@@ -23,9 +24,10 @@ pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
 use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
-use portcullis_egress::{Exception, PerHost, PlainHttp};
+use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
+use portcullis_tools::CalendarSource;
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -39,7 +41,7 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 33] = [
+const NEED_RESTART: [&str; 38] = [
     "http.listen",
     "logging.format",
     "workspace.path",
@@ -54,6 +56,11 @@ const NEED_RESTART: [&str; 33] = [
     "egress.allow",
     "egress.per_host_per_minute",
     "egress.per_host_burst",
+    "egress.ca_file",
+    "calendars",
+    "github.token",
+    "github.base_url",
+    "github.repositories",
     "secrets.key",
     "secrets.key_file",
     "limits.line_bytes_max",
@@ -89,6 +96,10 @@ pub struct Config {
     pub prompts: Prompts,
     /// `None` if there are no web tools.
     pub web: Option<Web>,
+    /// Empty if there is no calendar tool.
+    pub calendars: Vec<CalendarSource>,
+    /// `None` if there are no GitHub tools.
+    pub github: Option<Github>,
     pub egress: Egress,
     pub stdio: Stdio,
     pub redaction: Redaction,
@@ -171,6 +182,16 @@ pub struct Web {
 pub struct Egress {
     pub exceptions: Vec<Exception>,
     pub per_host: PerHost,
+    /// Certificates of authorities, besides the well-known ones.
+    pub ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Github {
+    pub token: SecretRef,
+    pub base_url: Url,
+    /// `owner/name` or `owner/*`.
+    pub repositories: Vec<String>,
 }
 
 #[derive(Debug, Clone)]

@@ -3,11 +3,13 @@
 pub mod abuse;
 pub mod boxed;
 pub mod conformance;
+pub mod github;
 pub mod http;
 pub mod mcp_client;
 pub mod process;
 pub mod torture;
 pub mod transcript;
 pub mod wait;
+pub mod world;
 
 pub use boxed::{BoxedHub, BoxedRules, Open};

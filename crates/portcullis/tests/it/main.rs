@@ -20,6 +20,7 @@ mod limits;
 mod matrix;
 mod observability;
 mod one_road;
+mod outside;
 mod policy;
 mod reload;
 mod roles;
