@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a person or a CI log reads what this prints")]
 
 mod bench;
+mod calendars;
 mod clients;
 mod conformance;
 mod generate;
@@ -25,7 +26,9 @@ Tasks:
   gen [--check]                       write the generated files, or say which are stale
   conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
-  bench                               measure the release build and write docs/benchmarks.md
+  calendars [--seed N]                compare calendars with a reference implementation
+  bench [fetch]                       measure the release build and write docs/benchmarks.md;
+                                      or only compare web_fetch with mcp-server-fetch
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
                                       the long forms of the hard tests, ten minutes in all
 
@@ -40,6 +43,7 @@ enum Task {
     Generate(generate::Mode),
     Conformance(conformance::Side),
     Clients,
+    Calendars(Option<String>),
     Bench(Vec<String>),
     Torture(torture::Settings),
 }
@@ -73,6 +77,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Generate(mode) => return generate::run(&layout, mode),
         Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
+        Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
     }
@@ -90,6 +95,10 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
         ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
+        ["calendars"] => Ok(Task::Calendars(None)),
+        ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
+            Ok(Task::Calendars(Some((*seed).to_owned())))
+        }
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
         other => Err(format!("`{}` is not a task", other.join(" "))),
@@ -162,6 +171,8 @@ mod tests {
             ("conformance server", Task::Conformance(conformance::Side::Server)),
             ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
+            ("calendars", Task::Calendars(None)),
+            ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {
             assert_eq!(check(line), Ok(task), "{line}");
         }

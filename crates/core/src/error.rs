@@ -170,6 +170,17 @@ impl ToolError {
         error
     }
 
+    /// Someone outside wants fewer requests. Not the hub's own limit, which a client hears of in another way.
+    pub fn busy_outside(message: impl Into<String>, retry_after: Option<Duration>) -> ToolError {
+        let mut error = ToolError::new(ErrorKind::RateLimited, message);
+        error.fault = Fault::Upstream;
+        error.retry_after = retry_after;
+        error.hint(match retry_after {
+            Some(wait) => format!("wait {} s before you ask it again", wait.as_secs().max(1)),
+            None => "wait a minute before you ask it again, longer each time".to_owned(),
+        })
+    }
+
     pub fn timeout(after: Duration) -> ToolError {
         ToolError::new(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis()))
     }

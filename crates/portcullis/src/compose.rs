@@ -7,10 +7,12 @@ use crate::mcp::{self, Makers, Servers};
 use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
 use anyhow::{Context, Result};
+use arc_swap::ArcSwap;
+use jiff::tz::TimeZone;
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_egress::{Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
+use portcullis_egress::{CertificateDer, Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
 use portcullis_guard::{
     ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
     ServerNumbers, Verdict,
@@ -21,7 +23,7 @@ use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::pins::Pins;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{ToolsConfig, WebConfig};
+use portcullis_tools::{CalendarConfig, GithubConfig, ToolsConfig, WebConfig};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -40,6 +42,7 @@ pub(crate) struct Composed {
     pub(crate) health: Arc<ConfigHealth>,
     pub(crate) servers: Arc<Servers>,
     changes: Changes,
+    zone: LiveZone,
 }
 
 /// Whether the configuration on disk is the one in force.
@@ -129,49 +132,78 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     // With every family that a configuration can turn on.
-    std::fs::write(folder.path().join("portcullis.toml"), "[web]\n").context("no temporary folder")?;
+    let all = "[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
+    std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let tools = tools(&config, Arc::new(NoSecrets))?;
+    let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config))?;
     let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
-fn tools(config: &Config, secrets: Arc<dyn SecretSource>) -> Result<ToolsConfig> {
-    Ok(ToolsConfig {
-        workspace_root: config.workspace.data_dir(),
-        prompts_dir: config.prompts.path.clone(),
-        workspace: config.workspace.enabled,
-        memory: config.memory.enabled,
-        web: config.web.as_ref().map(|web| web_config(config, web, secrets)).transpose()?,
-    })
+/// The time zone of the configuration in force.
+type LiveZone = Arc<ArcSwap<TimeZone>>;
+
+fn live_zone(config: &Config) -> LiveZone {
+    Arc::new(ArcSwap::from_pointee(config.time.zone.clone()))
 }
 
-fn web_config(config: &Config, web: &config::Web, secrets: Arc<dyn SecretSource>) -> Result<WebConfig> {
+fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Result<ToolsConfig> {
+    let local = ToolsConfig::local(config.workspace.data_dir(), config.prompts.path.clone());
+    let local = ToolsConfig { workspace: config.workspace.enabled, memory: config.memory.enabled, ..local };
+    if config.web.is_none() && config.calendars.is_empty() && config.github.is_none() {
+        return Ok(local);
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let settings = EgressSettings {
-        exceptions: config.egress.exceptions.clone(),
-        per_host: config.egress.per_host,
-        ..EgressSettings::default()
-    };
-    let resolver = Arc::new(SystemResolver::default());
-    let egress = Egress::new(settings, resolver, secrets, clock.clone())?;
-    Ok(WebConfig {
-        egress: Arc::new(egress),
-        clock,
+    let egress = Arc::new(egress(config, secrets, clock.clone())?);
+    let web = config.web.as_ref().map(|web| WebConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
         plain_http: web.plain_http,
         respect_robots: web.respect_robots,
         user_agent: web.user_agent.clone(),
         allow: web.allow.clone(),
         deny: web.deny.clone(),
-    })
+    });
+    let calendars = (!config.calendars.is_empty()).then(|| CalendarConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
+        zone: Arc::new(move || TimeZone::clone(&zone.load())),
+        calendars: config.calendars.clone(),
+    });
+    let github = config.github.as_ref().map(|github| GithubConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
+        base_url: github.base_url.clone(),
+        token: github.token.clone(),
+        repositories: github.repositories.clone(),
+    });
+    Ok(ToolsConfig { web, calendars, github, ..local })
+}
+
+/// Makes the one client, which all families share: pace and bounds hold for all of them together.
+fn egress(config: &Config, secrets: Arc<dyn SecretSource>, clock: Arc<dyn Clock>) -> Result<Egress> {
+    let settings = EgressSettings {
+        exceptions: config.egress.exceptions.clone(),
+        per_host: config.egress.per_host,
+        extra_roots: extra_roots(config)?,
+        ..EgressSettings::default()
+    };
+    Ok(Egress::new(settings, Arc::new(SystemResolver::default()), secrets, clock)?)
+}
+
+/// Reads the certificates that are trusted besides the well-known ones.
+pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>>> {
+    let Some(path) = &config.egress.ca_file else { return Ok(Vec::new()) };
+    portcullis_egress::certificates(path).with_context(|| format!("`egress.ca_file` is `{}`", path.display()))
 }
 
 /// Returns the native tools of a configuration, seen by nobody in particular. Touches none of its data.
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets))? };
+    let tools =
+        ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets), live_zone(config))? };
     let registry = Registry::default();
     portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry.tools())
@@ -211,7 +243,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let makers = Makers::open(&secure, store.clone(), clock.clone())?;
     let pins = makers.pins.clone();
     let servers = Arc::new(Servers::new(registry.clone(), makers));
-    let tools = tools(config, store.clone())?;
+    let zone = live_zone(config);
+    let tools = tools(config, store.clone(), zone.clone())?;
     let search = Search::default();
     registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
@@ -246,7 +279,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     tokio::spawn(secrets::watch(live, servers.clone(), secure.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
-    Ok(Composed { hub, identity, handles, health, servers, changes })
+    Ok(Composed { hub, identity, handles, health, servers, changes, zone })
 }
 
 /// Tells clients when the time changes what they may see, until the hub closes.
@@ -275,6 +308,7 @@ impl Composed {
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.servers.apply(config);
         self.hub.set_local_client(local_client(config));
+        self.zone.store(Arc::new(config.time.zone.clone()));
         if let Some(bound) = http {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
         }

@@ -11,6 +11,7 @@ mod example;
 mod limit_table;
 mod meaning;
 mod oauth;
+mod outside;
 mod problem;
 mod read;
 mod time;
@@ -29,9 +30,10 @@ use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
-use portcullis_egress::{Exception, PerHost, PlainHttp};
+use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
+use portcullis_tools::CalendarSource;
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -45,7 +47,7 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 33] = [
+const NEED_RESTART: [&str; 38] = [
     "http.listen",
     "logging.format",
     "workspace.path",
@@ -60,6 +62,11 @@ const NEED_RESTART: [&str; 33] = [
     "egress.allow",
     "egress.per_host_per_minute",
     "egress.per_host_burst",
+    "egress.ca_file",
+    "calendars",
+    "github.token",
+    "github.base_url",
+    "github.repositories",
     "secrets.key",
     "secrets.key_file",
     "limits.line_bytes_max",
@@ -95,6 +102,10 @@ pub struct Config {
     pub prompts: Prompts,
     /// `None` if there are no web tools.
     pub web: Option<Web>,
+    /// Empty if there is no calendar tool.
+    pub calendars: Vec<CalendarSource>,
+    /// `None` if there are no GitHub tools.
+    pub github: Option<Github>,
     pub egress: Egress,
     pub stdio: Stdio,
     pub redaction: Redaction,
@@ -179,6 +190,16 @@ pub struct Web {
 pub struct Egress {
     pub exceptions: Vec<Exception>,
     pub per_host: PerHost,
+    /// Certificates of authorities, besides the well-known ones.
+    pub ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Github {
+    pub token: SecretRef,
+    pub base_url: Url,
+    /// `owner/name` or `owner/*`.
+    pub repositories: Vec<String>,
 }
 
 #[derive(Debug, Clone)]

@@ -58,6 +58,8 @@ pub enum SecretError {
     Grant { text: String, why: &'static str },
     #[error("no secret is named `{0}`; `portcullis secrets list` shows which exist")]
     Unknown(String),
+    #[error("secret `{0}` is not an address; expected one that begins with https://")]
+    NotAddress(String),
     #[error("secret `{name}` is not granted for `{field}` at `{host}`")]
     NotGranted { name: String, host: String, field: String },
     #[error(
@@ -254,6 +256,24 @@ impl SecretStore {
                 });
             }
             Ok(Secret::new(record.value.to_string()))
+        })
+    }
+
+    /// Returns a value that is the address of a request as a whole.
+    ///
+    /// It needs no grant: it can only go to the host that it names itself. That is why a value which is no address of
+    /// the web is not given out here.
+    pub fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
+        self.known(|records| {
+            let record = &records[position(records, name)?];
+            let is_address = ["https://", "http://", "webcal://"].iter().any(|scheme| {
+                let beginning = record.value.as_bytes().get(..scheme.len());
+                beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme.as_bytes()))
+            });
+            match is_address {
+                true => Ok(Secret::new(record.value.to_string())),
+                false => Err(SecretError::NotAddress(name.to_owned())),
+            }
         })
     }
 

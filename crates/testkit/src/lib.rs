@@ -5,6 +5,7 @@ pub mod boxed;
 pub mod changeable;
 pub mod conformance;
 pub mod fault;
+pub mod github;
 pub mod http;
 pub mod mcp_client;
 pub mod misbehaving;
@@ -13,5 +14,6 @@ pub mod process;
 pub mod torture;
 pub mod transcript;
 pub mod wait;
+pub mod world;
 
 pub use boxed::{BoxedHub, BoxedRules, Open};

@@ -167,6 +167,8 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
     match error.kind {
         ErrorKind::Unknown => Err(unknown(revision, target, error)),
         ErrorKind::NotFound if matches!(target, Target::Resource(_)) => Err(unknown(revision, target, error)),
+        // The hub's own limit is a fault of the protocol; that of a site is told to the model, who chose the site.
+        ErrorKind::RateLimited if error.fault == Fault::Upstream => told(revision, target, style, error),
         ErrorKind::RateLimited => {
             let wait = error.retry_after.unwrap_or_default().as_millis() as u64;
             Err(RpcError::new(rpc::SERVER_ERROR, error.message.clone())
@@ -227,11 +229,14 @@ fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolErro
         };
         return Err(protocol_fault(code, error));
     };
-    let structured = json!({
+    let mut structured = json!({
         "code": error.kind.code(),
         "message": error.message,
         "suggestions": error.hints,
     });
+    if let Some(wait) = error.retry_after {
+        structured["retry_after_ms"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    }
     let content = vec![Content::text(error_text(style, name, error))];
     let result = ToolOutput { content, structured: Some(structured), is_error: true };
     Ok(dress(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))

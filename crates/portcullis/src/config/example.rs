@@ -24,6 +24,12 @@ const RULES: &str = r#"## [[policy]]
 ## decision = "ask"               # allow, ask or deny
 "#;
 
+/// Nor have calendars.
+const CALENDARS: &str = r#"## [[calendars]]
+## name = "Personal"
+## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
+"#;
+
 /// Returns the commented example, made from the schema.
 pub fn example() -> String {
     let schema = schema();
@@ -50,7 +56,8 @@ pub fn example() -> String {
                 let _ = writeln!(text, "# {about}\n## {key} = {value}");
             }
         } else if node["type"] == "array" {
-            let _ = write!(text, "\n# {about}\n{RULES}");
+            let shown = if name == "calendars" { CALENDARS } else { RULES };
+            let _ = write!(text, "\n# {about}\n{shown}");
         }
     }
     text
@@ -74,7 +81,7 @@ mod tests {
     use super::super::check::check;
     use super::super::read;
     use super::super::tests::keys;
-    use super::super::written::{Web, Written};
+    use super::super::written::{Github, Web, Written};
     use super::*;
 
     fn parsed(toml: &str) -> Written {
@@ -97,10 +104,11 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        let with_all_sections = Written { web: Some(Web::default()), ..Written::default() };
+        let with_all_sections =
+            Written { web: Some(Web::default()), github: Some(Github::default()), ..Written::default() };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
-        for key in keys().iter().filter(|key| !["policy", "mcp"].contains(&key.as_str())) {
+        for key in keys().iter().filter(|key| !["policy", "calendars", "mcp"].contains(&key.as_str())) {
             let pointer = format!("/{}", key.replace('.', "/"));
             assert!(document.value.pointer(&pointer).is_some(), "{key} is missing");
         }
@@ -177,6 +185,20 @@ mod tests {
         # Domains that may not be asked, nor any below them.
         #deny = []
 
+        # Calendars that `calendar_read` reads; it exists where there is one.
+        ## [[calendars]]
+        ## name = "Personal"
+        ## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
+
+        # Issues on GitHub. This section turns the github_* tools on.
+        #[github]
+        # Handle of the token, which needs to be granted for the host of `base_url`.
+        #token = "secret:GITHUB_TOKEN"
+        # Address of the API; that of GitHub Enterprise ends with /api/v3.
+        #base_url = "https://api.github.com"
+        # Repositories that may be used, as owner/name or owner/*; any if empty.
+        #repositories = []
+
         # What every request that leaves this machine has to keep to.
         [egress]
         # Exact hosts and ports that may be reached although they are not public; also by http://.
@@ -185,6 +207,8 @@ mod tests {
         #per_host_per_minute = 60
         # Requests that one host may get at once after a quiet time.
         #per_host_burst = 20
+        # File (PEM) with certificates of authorities to trust besides the well-known ones, such as a company's own.
+        #ca_file = ""
 
         # The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
         [stdio]
@@ -255,7 +279,7 @@ mod tests {
 
         # How the hub reads the clock.
         [time]
-        # Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+        # Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
         #timezone = "system"
 
         # Rules, first match wins; a call that no rule matches is decided by what it does.

@@ -8,14 +8,13 @@ use super::written::{
     ViewName, Written,
 };
 use super::{
-    Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory,
-    Prompts, RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
+    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
+    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope, ToolView};
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::{Place, PlaceError};
-use portcullis_egress::{Exception, PerHost, PlainHttp};
 use portcullis_guard::{Days, TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
@@ -40,10 +39,10 @@ const HEADERS_TAKEN: [&str; 9] = [
 ];
 
 /// Collects what is wrong and goes on, so that all of it is told at once.
-struct Checks<'a> {
+pub(super) struct Checks<'a> {
     home: &'a Path,
     env: Environment<'a>,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
 }
 
 /// Reads the meaning. The result is good only if there are no findings.
@@ -64,6 +63,8 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
         web: written.web.as_ref().map(|web| checks.web(web)),
+        calendars: checks.calendars(&written.calendars),
+        github: written.github.as_ref().and_then(|github| checks.github(github)),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
         redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },
@@ -88,7 +89,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
 }
 
 impl Checks<'_> {
-    fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
+    pub(super) fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
         self.findings.push(Finding::unexpected(pointer, &json!(value), expected));
     }
 
@@ -115,43 +116,6 @@ impl Checks<'_> {
             allowed_hosts: lower(&http.allowed_hosts),
             allowed_origins: lower(&http.allowed_origins),
         }
-    }
-
-    fn web(&mut self, web: &written::Web) -> Web {
-        if !web.user_agent.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || web.user_agent.len() > 256 {
-            self.unexpected("/web/user_agent", &web.user_agent, "up to 256 printable ASCII characters");
-        }
-        Web {
-            plain_http: if web.http { PlainHttp::Allowed } else { PlainHttp::Refused },
-            respect_robots: web.respect_robots,
-            user_agent: Some(web.user_agent.clone()).filter(|name| !name.is_empty()),
-            allow: self.domains("/web/allow", &web.allow),
-            deny: self.domains("/web/deny", &web.deny),
-        }
-    }
-
-    fn domains(&mut self, pointer: &str, domains: &[String]) -> Vec<String> {
-        for (index, domain) in domains.iter().enumerate() {
-            let is_domain = is_host(domain) && !domain.contains(':') && !domain.starts_with('.');
-            if !is_domain {
-                self.unexpected(&format!("{pointer}/{index}"), domain, "a domain like example.com");
-            }
-        }
-        domains.iter().map(|domain| domain.to_ascii_lowercase()).collect()
-    }
-
-    fn egress(&mut self, egress: &written::Egress) -> Egress {
-        let mut exceptions = Vec::new();
-        for (index, text) in egress.allow.iter().enumerate() {
-            match text.parse::<Exception>() {
-                Ok(exception) => exceptions.push(exception),
-                Err(expected) => {
-                    self.unexpected(&format!("/egress/allow/{index}"), text, &expected.to_string());
-                }
-            }
-        }
-        let per_host = PerHost { per_minute: egress.per_host_per_minute, burst: egress.per_host_burst };
-        Egress { exceptions, per_host }
     }
 
     fn stdio(&mut self, stdio: &written::Stdio) -> Stdio {
@@ -374,7 +338,7 @@ impl Checks<'_> {
     }
 
     /// Resolves a path against the home folder; `~/` is the user's own.
-    fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
+    pub(super) fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
         if text.contains('\0') {
             self.unexpected(pointer, text, "a path");
         }
@@ -390,7 +354,7 @@ impl Checks<'_> {
     }
 }
 
-fn is_host(text: &str) -> bool {
+pub(super) fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         // An IPv6 address in brackets has colons of its own.
         Some((name, port)) if !text.ends_with(']') => (name, Some(port)),

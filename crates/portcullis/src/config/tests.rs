@@ -225,7 +225,7 @@ x = 1
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
     portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `web`, `egress`, `stdio`, `redaction`, `secrets`, `limits`, `approvals`, `time` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; `portcullis init` writes a file with all of them
     "#);
 }
 
@@ -336,15 +336,42 @@ headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "
 
 #[test]
 fn what_later_versions_have_is_named_as_such() {
-    let sections = "[vault]\n[[calendars]]\n[github]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
+    let sections = "[vault]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
     portcullis.toml:1: `vault` is not supported by this version
-    portcullis.toml:2: `calendars` is not supported by this version
-    portcullis.toml:3: `github` is not supported by this version
-    portcullis.toml:5: `scripts` is not supported by this version
-    portcullis.toml:6: `mcp` is not supported by this version
-    portcullis.toml:8: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
+    portcullis.toml:3: `scripts` is not supported by this version
+    portcullis.toml:4: `mcp` is not supported by this version
+    portcullis.toml:6: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
     ");
+}
+
+#[test]
+fn what_reaches_outside_is_checked_and_keys_are_not_shown() {
+    let calendars = "[[calendars]]\nname = 'Personal'\nurl = 'secret:PERSONAL_ICS'\n[[calendars]]\nname = 'Work'\nfile = 'work.ics'\n\
+        [[calendars]]\nname = 'Public'\nurl = 'webcal://example.com/x.ics'\n";
+    let github = "[github]\nbase_url = 'https://github.example.com/api/v3'\nrepositories = ['a/b', 'c/*']\n[egress]\nca_file = 'ca.pem'\n";
+    assert_eq!(check(&format!("{github}{calendars}")), "fine");
+    let config = load(&format!("[github]\n{calendars}"));
+    assert_eq!(config.github.unwrap().token.to_string(), "secret:GITHUB_TOKEN");
+    assert!(!format!("{:?}", config.calendars).contains("example.com"));
+    let wrong = "[github]\ntoken = 'ghp_the-token-itself'\nbase_url = 'github.com'\nrepositories = ['a', 'a/../b']\n\
+        [[calendars]]\nname = 'A'\nurl = 'private-link.ics'\n[[calendars]]\nname = 'B'\n[[calendars]]\nname = 'B'\nurl = 'https://x/'\nfile = 'x'\n\
+        [[calendars]]\nname = ''\nurl = 'secret:lower'\n[[calendars]]\nname = 'C'\nfile = 'c'\nulr = 'x'\n[[calendars]]\nname = 'c'\nfile = 'c'\n";
+    let said = check(wrong);
+    assert!(!said.contains("ghp_") && !said.contains("private-link"), "{said}");
+    insta::assert_snapshot!(said, @r#"
+    portcullis.toml:2: `github.token` cannot be used, expected secret:NAME, a secret that `portcullis secrets set NAME` keeps
+    portcullis.toml:3: `github.base_url` is "github.com", expected an address like https://github.example.com/api/v3
+    portcullis.toml:4: `github.repositories[0]` is "a", expected a repository like octocat/hello-world or octocat/*
+    portcullis.toml:4: `github.repositories[1]` is "a/../b", expected a repository like octocat/hello-world or octocat/*
+    portcullis.toml:7: `calendars[0].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:8: `calendars[1]` needs either `url` or `file`
+    portcullis.toml:10: `calendars[2]` needs either `url` or `file`
+    portcullis.toml:15: `calendars[3].name` is "", expected a name of 1 to 64 characters
+    portcullis.toml:16: `calendars[3].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:20: `calendars[4].ulr` is not a setting; did you mean `url`?
+    portcullis.toml:22: `calendars[5].name` is "c", expected a name that no other calendar has
+    "#);
 }
 
 #[test]

@@ -28,6 +28,12 @@ pub(super) struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Web")]
     pub(super) web: Option<Web>,
+    /// Calendars that `calendar_read` reads; it exists where there is one.
+    pub(super) calendars: Vec<Calendar>,
+    /// Issues on GitHub. This section turns the github_* tools on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Github")]
+    pub(super) github: Option<Github>,
     /// What every request that leaves this machine has to keep to.
     pub(super) egress: Egress,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
@@ -137,6 +143,40 @@ pub(super) struct Egress {
     /// Requests that one host may get at once after a quiet time.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) per_host_burst: u32,
+    /// File (PEM) with certificates of authorities to trust besides the well-known ones, such as a company's own.
+    #[schemars(example = &"company-ca.pem")]
+    pub(super) ca_file: String,
+}
+
+/// One calendar: an address, or a file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Calendar {
+    /// What it is called, for people and models.
+    #[schemars(example = &"Personal")]
+    pub(super) name: String,
+    /// Address of an iCalendar feed, best as a handle of the secret store; it is never shown.
+    #[schemars(example = &"secret:PERSONAL_ICS")]
+    pub(super) url: String,
+    /// File (.ics) instead of an address; relative to the home folder.
+    #[schemars(example = &"personal.ics")]
+    pub(super) file: String,
+    /// Whether the feed may be fetched unencrypted (http://), too.
+    pub(super) http: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Github {
+    /// Handle of the token, which needs to be granted for the host of `base_url`.
+    #[schemars(example = &"secret:GITHUB_TOKEN")]
+    pub(super) token: String,
+    /// Address of the API; that of GitHub Enterprise ends with /api/v3.
+    #[schemars(example = &"https://github.example.com/api/v3")]
+    pub(super) base_url: String,
+    /// Repositories that may be used, as owner/name or owner/*; any if empty.
+    #[schemars(example = ["octocat/hello-world"])]
+    pub(super) repositories: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -253,7 +293,7 @@ pub(super) struct Approvals {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Time {
-    /// Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+    /// Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
     #[schemars(length(min = 1), example = &"Europe/Vienna")]
     pub(super) timezone: String,
 }
@@ -470,7 +510,17 @@ impl Default for Prompts {
 
 impl Default for Egress {
     fn default() -> Self {
-        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20 }
+        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20, ca_file: String::new() }
+    }
+}
+
+impl Default for Github {
+    fn default() -> Self {
+        Github {
+            token: "secret:GITHUB_TOKEN".to_owned(),
+            base_url: "https://api.github.com".to_owned(),
+            repositories: Vec::new(),
+        }
     }
 }
 

@@ -6,4 +6,7 @@ const SNAPSHOTS: &[(&str, &str)] = &[
     ("memory_read", include_str!("memory_read.json")),
     ("memory_write", include_str!("memory_write.json")),
     ("web_fetch", include_str!("web_fetch.json")),
+    ("calendar_read", include_str!("calendar_read.json")),
+    ("github_list_issues", include_str!("github_list_issues.json")),
+    ("github_create_issue", include_str!("github_create_issue.json")),
 ];

@@ -21,6 +21,7 @@ mod matrix;
 mod mcp_auth;
 mod observability;
 mod one_road;
+mod outside;
 mod policy;
 mod reload;
 mod roles;
