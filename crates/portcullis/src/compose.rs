@@ -19,16 +19,20 @@ use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, 
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{ToolsConfig, WebConfig};
+use portcullis_tools::{SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What agents are told when they connect.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
+
+/// How long after a failed push of the vault the next is tried.
+const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// A hub, and what is needed to change it while it runs.
 pub(crate) struct Composed {
@@ -124,7 +128,8 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     // With every family that a configuration can turn on.
-    std::fs::write(folder.path().join("portcullis.toml"), "[web]\n").context("no temporary folder")?;
+    std::fs::write(folder.path().join("portcullis.toml"), "[vault]\n[web]\n")
+        .context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
     let tools = tools(&config, Arc::new(NoSecrets))?;
     let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
@@ -138,8 +143,22 @@ fn tools(config: &Config, secrets: Arc<dyn SecretSource>) -> Result<ToolsConfig>
         prompts_dir: config.prompts.path.clone(),
         workspace: config.workspace.enabled,
         memory: config.memory.enabled,
+        vault: config.vault.as_ref().map(|vault| vault_config(vault, secrets.clone())),
         web: config.web.as_ref().map(|web| web_config(config, web, secrets)).transpose()?,
     })
+}
+
+fn vault_config(vault: &config::Vault, secrets: Arc<dyn SecretSource>) -> VaultConfig {
+    let sync = vault.sync.as_ref().map(|sync| SyncConfig {
+        address: sync.address.clone(),
+        user: sync.user.clone(),
+        token: sync.token.clone(),
+        secrets,
+        author: sync.author.clone(),
+        times: SyncTimes { pull_after: sync.pull_after, within: sync.within, retry_after: PUSH_RETRY_AFTER },
+        at_start: true,
+    });
+    VaultConfig { path: vault.path.clone(), sync }
 }
 
 fn web_config(config: &Config, web: &config::Web, secrets: Arc<dyn SecretSource>) -> Result<WebConfig> {
@@ -166,7 +185,11 @@ fn web_config(config: &Config, web: &config::Web, secrets: Arc<dyn SecretSource>
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets))? };
+    let mut tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets))? };
+    if let Some(vault) = &mut tools.vault {
+        vault.path = folder.path().join("vault");
+        vault.sync.iter_mut().for_each(|sync| sync.at_start = false);
+    }
     let registry = Registry::default();
     portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry.tools())

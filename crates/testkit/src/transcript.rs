@@ -94,6 +94,7 @@ fn registry(folder: &Path) -> Registry {
         prompts_dir: folder.join("prompts"),
         workspace: true,
         memory: true,
+        vault: None,
         web: None,
     };
     portcullis_tools::register(&config, &registry).unwrap();

@@ -5,10 +5,14 @@ mod memory;
 mod prompts;
 #[cfg(test)]
 mod testing;
+mod vault;
 mod watch;
 mod web;
 mod workspace;
 
+pub use vault::{
+    Author, GitProblem, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
+};
 pub use web::WebConfig;
 
 use portcullis_core::{Registry, Root};
@@ -27,6 +31,8 @@ pub struct ToolsConfig {
     pub workspace: bool,
     /// Whether there are `memory_*` tools.
     pub memory: bool,
+    /// Where the vault is; where this is missing there are no `vault_*` tools.
+    pub vault: Option<VaultConfig>,
     /// How `web_fetch` works; where this is missing there is no such tool.
     pub web: Option<WebConfig>,
 }
@@ -42,6 +48,9 @@ pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     }
     if config.memory {
         into.add(memory::family(root))?;
+    }
+    if let Some(vault) = &config.vault {
+        into.add(vault::family(vault)?)?;
     }
     if let Some(web) = &config.web {
         into.add(web::family(web))?;
@@ -116,8 +125,11 @@ mod tests {
             let registry = Registry::default();
             let prompts_dir = folder.path().join("prompts");
             let workspace_root = folder.path().join("ai-data");
-            register(&ToolsConfig { workspace_root, prompts_dir, workspace, memory, web: None }, &registry)
-                .unwrap();
+            register(
+                &ToolsConfig { workspace_root, prompts_dir, workspace, memory, vault: None, web: None },
+                &registry,
+            )
+            .unwrap();
             let tools = Gate::new(registry, vec![]).tools(&testing::caller()).unwrap();
             tools.iter().map(|tool| tool.name.clone()).collect()
         };
@@ -136,6 +148,7 @@ mod tests {
             prompts_dir: folder.path().join("prompts"),
             workspace: true,
             memory: true,
+            vault: None,
             web: None,
         };
         let error = register(&config, &Registry::default()).unwrap_err().to_string();

@@ -39,6 +39,7 @@ impl Hub {
             prompts_dir: folder.path().join("prompts"),
             workspace: true,
             memory: true,
+            vault: None,
             web: None,
         };
         let registry = Registry::default();

@@ -65,7 +65,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     std::fs::write(
         home.path().join("portcullis.toml"),
         format!(
-            "[rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n[web]\n[egress]\nallow = [\"{}\"]\n",
+            "[rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n[vault]\n[web]\n[egress]\nallow = [\"{}\"]\n",
             site.address
         ),
     )?;

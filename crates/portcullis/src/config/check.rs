@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Sections that the documents describe and this version does not have.
-const LATER: [&str; 5] = ["vault", "calendars", "github", "scripts", "mcp"];
+const LATER: [&str; 4] = ["calendars", "github", "scripts", "mcp"];
 /// Lets an editor find the schema; means nothing to the hub.
 const SCHEMA_KEY: &str = "$schema";
 /// A longer key is not a slip of any that exists.

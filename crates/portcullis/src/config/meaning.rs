@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Collects what is wrong and goes on, so that all of it is told at once.
-struct Checks<'a> {
-    home: &'a Path,
+pub(super) struct Checks<'a> {
+    pub(super) home: &'a Path,
     env: Environment<'a>,
     findings: Vec<Finding>,
 }
@@ -43,6 +43,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         },
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
+        vault: written.vault.as_ref().map(|vault| checks.vault(vault, &written.workspace.path)),
         web: written.web.as_ref().map(|web| checks.web(web)),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
@@ -67,7 +68,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
 }
 
 impl Checks<'_> {
-    fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
+    pub(super) fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
         self.findings.push(Finding::unexpected(pointer, &json!(value), expected));
     }
 
@@ -235,7 +236,7 @@ impl Checks<'_> {
     }
 
     /// Resolves a path against the home folder; `~/` is the user's own.
-    fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
+    pub(super) fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
         if text.contains('\0') {
             self.unexpected(pointer, text, "a path");
         }

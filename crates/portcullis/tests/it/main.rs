@@ -30,3 +30,4 @@ mod standard;
 mod support;
 mod terminal;
 mod transcripts;
+mod vault;

@@ -57,6 +57,7 @@ impl GateDoor {
             prompts_dir: folder.path().join("prompts"),
             workspace: true,
             memory: false,
+            vault: None,
             web: None,
         };
         let settings = GuardSettings {

@@ -64,6 +64,7 @@ fn registry(folder: &Path) -> Result<Registry> {
         prompts_dir: folder.join("prompts"),
         workspace: true,
         memory: false,
+        vault: None,
         web: None,
     };
     portcullis_tools::register(&config, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
