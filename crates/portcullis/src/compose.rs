@@ -23,16 +23,22 @@ use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::pins::Pins;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{CalendarConfig, GithubConfig, ToolsConfig, WebConfig};
+use portcullis_tools::{
+    CalendarConfig, GithubConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
+};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What agents are told when they connect.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
+
+/// How long after a failed push of the vault the next is tried.
+const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// A hub, and what is needed to change it while it runs.
 pub(crate) struct Composed {
@@ -132,7 +138,7 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     // With every family that a configuration can turn on.
-    let all = "[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
+    let all = "[vault]\n[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
     std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
     let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config))?;
@@ -148,9 +154,27 @@ fn live_zone(config: &Config) -> LiveZone {
     Arc::new(ArcSwap::from_pointee(config.time.zone.clone()))
 }
 
+fn vault_config(vault: &config::Vault, secrets: Arc<dyn SecretSource>) -> VaultConfig {
+    let sync = vault.sync.as_ref().map(|sync| SyncConfig {
+        address: sync.address.clone(),
+        user: sync.user.clone(),
+        token: sync.token.clone(),
+        secrets,
+        author: sync.author.clone(),
+        times: SyncTimes { pull_after: sync.pull_after, within: sync.within, retry_after: PUSH_RETRY_AFTER },
+        at_start: true,
+    });
+    VaultConfig { path: vault.path.clone(), sync }
+}
+
 fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Result<ToolsConfig> {
     let local = ToolsConfig::local(config.workspace.data_dir(), config.prompts.path.clone());
-    let local = ToolsConfig { workspace: config.workspace.enabled, memory: config.memory.enabled, ..local };
+    let local = ToolsConfig {
+        workspace: config.workspace.enabled,
+        memory: config.memory.enabled,
+        vault: config.vault.as_ref().map(|vault| vault_config(vault, secrets.clone())),
+        ..local
+    };
     if config.web.is_none() && config.calendars.is_empty() && config.github.is_none() {
         return Ok(local);
     }
@@ -202,8 +226,12 @@ pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let tools =
+    let mut tools =
         ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets), live_zone(config))? };
+    if let Some(vault) = &mut tools.vault {
+        vault.path = folder.path().join("vault");
+        vault.sync.iter_mut().for_each(|sync| sync.at_start = false);
+    }
     let registry = Registry::default();
     portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry.tools())

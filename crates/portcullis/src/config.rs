@@ -15,6 +15,7 @@ mod outside;
 mod problem;
 mod read;
 mod time;
+mod vault;
 mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
@@ -33,7 +34,7 @@ use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
-use portcullis_tools::CalendarSource;
+use portcullis_tools::{Author, CalendarSource, RemoteAddress};
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -47,13 +48,21 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 38] = [
+const NEED_RESTART: [&str; 46] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
+    "vault.path",
+    "vault.git_repo",
+    "vault.auto_sync",
+    "vault.git_token",
+    "vault.git_user",
+    "vault.git_author",
+    "vault.pull_after_secs",
+    "vault.git_timeout_secs",
     "web.http",
     "web.respect_robots",
     "web.user_agent",
@@ -100,6 +109,8 @@ pub struct Config {
     pub workspace: Workspace,
     pub memory: Memory,
     pub prompts: Prompts,
+    /// `None` if there are no vault tools.
+    pub vault: Option<Vault>,
     /// `None` if there are no web tools.
     pub web: Option<Web>,
     /// Empty if there is no calendar tool.
@@ -173,6 +184,23 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompts {
     pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vault {
+    pub path: PathBuf,
+    /// `None` if it is not synced.
+    pub sync: Option<VaultSync>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultSync {
+    pub address: RemoteAddress,
+    pub token: Option<SecretRef>,
+    pub user: String,
+    pub author: Author,
+    pub pull_after: Duration,
+    pub within: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

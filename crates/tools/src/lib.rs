@@ -7,12 +7,16 @@ mod memory;
 mod prompts;
 #[cfg(test)]
 mod testing;
+mod vault;
 mod watch;
 mod web;
 mod workspace;
 
 pub use calendar::{CalendarConfig, CalendarPlace, CalendarSource, is_calendar_name};
 pub use github::{GithubConfig, is_repository_pattern};
+pub use vault::{
+    Author, GitProblem, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
+};
 pub use web::WebConfig;
 
 use portcullis_core::{Registry, Root};
@@ -31,6 +35,8 @@ pub struct ToolsConfig {
     pub workspace: bool,
     /// Whether there are `memory_*` tools.
     pub memory: bool,
+    /// Where the vault is; where this is missing there are no `vault_*` tools.
+    pub vault: Option<VaultConfig>,
     /// How `web_fetch` works; where this is missing there is no such tool.
     pub web: Option<WebConfig>,
     /// Where calendars are; where this is missing there is no `calendar_read`.
@@ -47,6 +53,7 @@ impl ToolsConfig {
             prompts_dir,
             workspace: true,
             memory: true,
+            vault: None,
             web: None,
             calendars: None,
             github: None,
@@ -65,6 +72,9 @@ pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     }
     if config.memory {
         into.add(memory::family(root))?;
+    }
+    if let Some(vault) = &config.vault {
+        into.add(vault::family(vault)?)?;
     }
     if let Some(web) = &config.web {
         into.add(web::family(web))?;

@@ -13,6 +13,7 @@ use portcullis_server::local;
 use portcullis_store::approvals::Approvals;
 use portcullis_store::clients::Directory;
 use portcullis_store::secrets::{SecretError, SecretStore};
+use portcullis_tools::{GitProblem, look_at_repository};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -94,6 +95,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
     findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
+    findings.push(Finding { what: "vault", state: look_at_vault(&config)? });
     let store = secrets::open(home, &config, Arc::new(SystemClock), Asking::Never)?;
     findings.extend(outside::look(&config, &store));
     findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });
@@ -151,6 +153,40 @@ fn look_at_approvals(config: &Config) -> State {
             error.to_string(),
             "restore `approvals.json` from a backup, or move it away: what waited has to ask again",
         ),
+    }
+}
+
+/// Does not ask the remote: whether that is there is not ours to say.
+fn look_at_vault(config: &Config) -> Result<State> {
+    let Some(vault) = &config.vault else {
+        return Ok(State::Good("off; `[vault]` in the configuration turns the vault_* tools on".to_owned()));
+    };
+    let path = vault.path.display();
+    let Some(sync) = &vault.sync else {
+        return Ok(match Root::create(&vault.path) {
+            Ok(_) => State::Good(format!("{path}, not synced")),
+            Err(error) => bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner"),
+        });
+    };
+    if let Err(error) = Root::create(&vault.path) {
+        return Ok(bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner"));
+    }
+    Ok(match block_on(look_at_repository(&vault.path))? {
+        Ok(()) => State::Good(format!("{path}, synced with {}", sync.address)),
+        Err(problem) => bad(format!("{path}: {problem}"), vault_advice(&problem)),
+    })
+}
+
+fn vault_advice(problem: &GitProblem) -> &'static str {
+    match problem {
+        GitProblem::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
+        GitProblem::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
+        GitProblem::NotARepository => {
+            "make it one (`git init`, then pull), or choose an empty folder, into which the hub clones"
+        }
+        GitProblem::Elsewhere => "choose a folder with a repository of its own",
+        GitProblem::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
+        _ => "look at the repository with `git status`, or turn `vault.auto_sync` off",
     }
 }
 

@@ -81,7 +81,7 @@ mod tests {
     use super::super::check::check;
     use super::super::read;
     use super::super::tests::keys;
-    use super::super::written::{Github, Web, Written};
+    use super::super::written::{Github, Vault, Web, Written};
     use super::*;
 
     fn parsed(toml: &str) -> Written {
@@ -104,8 +104,12 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        let with_all_sections =
-            Written { web: Some(Web::default()), github: Some(Github::default()), ..Written::default() };
+        let with_all_sections = Written {
+            vault: Some(Vault::default()),
+            web: Some(Web::default()),
+            github: Some(Github::default()),
+            ..Written::default()
+        };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
         for key in keys().iter().filter(|key| !["policy", "calendars", "mcp"].contains(&key.as_str())) {
@@ -171,6 +175,25 @@ mod tests {
         [prompts]
         # Folder of prompt templates; relative to the home folder.
         #path = "prompts"
+
+        # Notes of an Obsidian vault. This section turns the vault_* tools on.
+        #[vault]
+        # Folder of the notes; relative to the home folder.
+        #path = "vault"
+        # Git repository that the notes are synced with; needs git 2.40 or newer.
+        #git_repo = ""
+        # Whether to clone it if the folder is empty, pull before reading, and commit and push what is written.
+        #auto_sync = false
+        # Secret that opens the repository over https://, granted for its host; `portcullis secrets set NAME --grant HOST`.
+        #git_token = ""
+        # User that the secret belongs to, where the repository asks for one.
+        #git_user = "git"
+        # Who the commits are by.
+        #git_author = "Portcullis <portcullis@localhost>"
+        # Seconds after which a read pulls again.
+        #pull_after_secs = 60
+        # Seconds that one sync may take.
+        #git_timeout_secs = 60
 
         # Pages of the public web. This section turns `web_fetch` on.
         #[web]

@@ -40,7 +40,7 @@ const HEADERS_TAKEN: [&str; 9] = [
 
 /// Collects what is wrong and goes on, so that all of it is told at once.
 pub(super) struct Checks<'a> {
-    home: &'a Path,
+    pub(super) home: &'a Path,
     env: Environment<'a>,
     pub(super) findings: Vec<Finding>,
 }
@@ -62,6 +62,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         },
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
+        vault: written.vault.as_ref().map(|vault| checks.vault(vault, &written.workspace.path)),
         web: written.web.as_ref().map(|web| checks.web(web)),
         calendars: checks.calendars(&written.calendars),
         github: written.github.as_ref().and_then(|github| checks.github(github)),

@@ -335,8 +335,47 @@ headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "
 }
 
 #[test]
+fn the_vault_is_there_when_its_section_is() {
+    assert_eq!(load("").vault, None);
+    let vault = load("[vault]\n").vault.unwrap();
+    assert!(vault.path.ends_with("vault") && vault.sync.is_none());
+    let vault =
+        load("[vault]\npath = \"/tmp/Notes\"\ngit_repo = \"git@example.com:me/notes.git\"\n").vault.unwrap();
+    assert_eq!(vault.sync, None, "nothing is synced unless `auto_sync` says so");
+    let config = load(
+        "[vault]\ngit_repo = \"https://example.com/n.git\"\nauto_sync = true\ngit_token = \"secret:NOTES\"\npull_after_secs = 5\n",
+    );
+    let sync = config.vault.unwrap().sync.unwrap();
+    assert_eq!((sync.address.as_str(), sync.token.unwrap().name()), ("https://example.com/n.git", "NOTES"));
+    assert_eq!((sync.author.name.as_str(), sync.pull_after.as_secs()), ("Portcullis", 5));
+    insta::assert_snapshot!(check(
+        "[vault]\npath = \".\"\ngit_repo = \"https://me:hunter2@example.com/n.git\"\ngit_token = \"ghp_value\"\ngit_author = \"me\"\ngit_user = \"a:b\"\npul_after_secs = 1\n"
+    ), @r#"
+    portcullis.toml:2: `vault.path` is ".", expected a folder that does not hold the hub's own data
+    portcullis.toml:3: `vault.git_repo` is "https://…@example.com/n.git", expected an address without a password; use `vault.git_token`
+    portcullis.toml:4: `vault.git_token` is "…", expected a handle like secret:NOTES_TOKEN
+    portcullis.toml:5: `vault.git_author` is "me", expected a name and address like Me <me@example.com>
+    portcullis.toml:6: `vault.git_user` is "a:b", expected a user name without blanks and colons
+    portcullis.toml:7: `vault.pul_after_secs` is not a setting; did you mean `pull_after_secs`?
+    "#);
+    insta::assert_snapshot!(check(
+        "[vault]\npath = \"workspace/secure/notes\"\ngit_repo = \"ext::sh -c x\"\nauto_sync = true\ngit_timeout_secs = 0\n"
+    ), @r#"
+    portcullis.toml:2: `vault.path` is "workspace/secure/notes", expected a folder that does not hold the hub's own data
+    portcullis.toml:3: `vault.git_repo` is "ext::sh -c x", expected an address without blanks
+    portcullis.toml:5: `vault.git_timeout_secs` is 0, expected 1 to 120
+    "#);
+    insta::assert_snapshot!(check("[vault]\nauto_sync = true\n"), @r#"
+    portcullis.toml:1: `vault.git_repo` is "", expected the repository that `vault.auto_sync` syncs with
+    "#);
+    insta::assert_snapshot!(check("[vault]\ngit_repo = \"http://example.com/n.git\"\ngit_token = \"secret:A\"\n"), @r#"
+    portcullis.toml:3: `vault.git_token` is "…", expected nothing, because a secret goes to an https:// address only
+    "#);
+}
+
+#[test]
 fn what_later_versions_have_is_named_as_such() {
-    let sections = "[vault]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
+    let sections = "[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
     portcullis.toml:1: `vault` is not supported by this version
     portcullis.toml:3: `scripts` is not supported by this version

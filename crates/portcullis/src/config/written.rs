@@ -24,6 +24,10 @@ pub(super) struct Written {
     pub(super) memory: Memory,
     /// Prompt templates.
     pub(super) prompts: Prompts,
+    /// Notes of an Obsidian vault. This section turns the vault_* tools on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vault")]
+    pub(super) vault: Option<Vault>,
     /// Pages of the public web. This section turns `web_fetch` on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Web")]
@@ -111,6 +115,33 @@ pub(super) struct Prompts {
     /// Folder of prompt templates; relative to the home folder.
     #[schemars(length(min = 1), example = &"prompts")]
     pub(super) path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Vault {
+    /// Folder of the notes; relative to the home folder.
+    #[schemars(length(min = 1), example = &"~/Notes")]
+    pub(super) path: String,
+    /// Git repository that the notes are synced with; needs git 2.40 or newer.
+    #[schemars(example = &"git@example.com:me/notes.git")]
+    pub(super) git_repo: String,
+    /// Whether to clone it if the folder is empty, pull before reading, and commit and push what is written.
+    pub(super) auto_sync: bool,
+    /// Secret that opens the repository over https://, granted for its host; `portcullis secrets set NAME --grant HOST`.
+    #[schemars(example = &"secret:NOTES_TOKEN")]
+    pub(super) git_token: String,
+    /// User that the secret belongs to, where the repository asks for one.
+    pub(super) git_user: String,
+    /// Who the commits are by.
+    #[schemars(example = &"Me <me@example.com>")]
+    pub(super) git_author: String,
+    /// Seconds after which a read pulls again.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub(super) pull_after_secs: u64,
+    /// Seconds that one sync may take.
+    #[schemars(range(min = 1, max = 120))]
+    pub(super) git_timeout_secs: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -499,6 +530,22 @@ impl Default for Workspace {
 impl Default for Memory {
     fn default() -> Self {
         Memory { enabled: true }
+    }
+}
+
+impl Default for Vault {
+    fn default() -> Self {
+        Vault {
+            path: "vault".to_owned(),
+            git_repo: String::new(),
+            auto_sync: false,
+            git_token: String::new(),
+            // What most servers ignore, because the token says it all.
+            git_user: "git".to_owned(),
+            git_author: "Portcullis <portcullis@localhost>".to_owned(),
+            pull_after_secs: 60,
+            git_timeout_secs: 60,
+        }
     }
 }
 

@@ -35,3 +35,4 @@ mod support;
 mod terminal;
 mod transcripts;
 mod upstream;
+mod vault;

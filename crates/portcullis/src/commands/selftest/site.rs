@@ -49,6 +49,7 @@ impl Site {
             r#"
             rate_limit = {{ requests_per_second = 1000000, burst = 1000000 }}
             egress = {{ allow = ["{address}"] }}
+            vault = {{}}
             web = {{}}
             github = {{ base_url = "http://{address}" }}
             calendars = [{{ name = "Example", file = "example.ics" }}]
