@@ -367,8 +367,11 @@ pub(crate) fn add(inside: &mut String, more: &str) {
     }
 }
 
+/// What a server asks at the end of a round, and what it wants back with the answers.
+type Asking = (Vec<Question>, Option<String>);
+
 /// Returns what a result asks, if it is no result yet but questions.
-fn questions_of(result: &RawValue) -> Result<Option<(Vec<Question>, Option<String>)>, ToolError> {
+fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Peek {

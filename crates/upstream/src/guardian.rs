@@ -111,7 +111,7 @@ fn end_all(wanted: &Wanted, gently: bool) -> usize {
         found.iter().for_each(|pid| signal(*pid, wanted, Signal::TERM));
         let looks = END_WITHIN.as_millis() / LOOK_EVERY.as_millis();
         for _ in 0..looks {
-            std::thread::sleep(LOOK_EVERY);
+            pause();
             if marked(wanted).is_empty() {
                 return count;
             }
@@ -123,9 +123,14 @@ fn end_all(wanted: &Wanted, gently: bool) -> usize {
             break;
         }
         left.iter().for_each(|pid| signal(*pid, wanted, Signal::KILL));
-        std::thread::sleep(LOOK_EVERY);
+        pause();
     }
     count
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else runs on the thread that ends processes")]
+fn pause() {
+    std::thread::sleep(LOOK_EVERY);
 }
 
 /// Returns the processes whose environment holds the entry. Those of others cannot be read, and are none of ours.
@@ -184,7 +189,7 @@ mod tests {
             if marked(&hub.any()).len() == 4 && marked(&other.any()).len() == 2 {
                 break;
             }
-            std::thread::sleep(LOOK_EVERY);
+            pause();
         }
         assert_eq!(marked(&hub.any()).len(), 4);
 

@@ -75,7 +75,10 @@ pub struct HeaderSpec {
 
 /// Looks up what a written value stands for, each time it is needed; or says what is missing.
 #[derive(Clone)]
-pub struct Values(pub Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>);
+pub struct Values(pub Arc<LookUp>);
+
+/// From what is written to what it means.
+type LookUp = dyn Fn(&str) -> Result<String, String> + Send + Sync;
 
 impl fmt::Debug for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -315,10 +315,10 @@ fn listen<'a>(
     }
     let (connection, params) = (connection.clone(), format!(r#""notifications":{wanted}"#));
     async move {
-        match connection.own("subscriptions/listen", params, LISTEN_FOR).await {
+        let ended = connection.own("subscriptions/listen", params, LISTEN_FOR).await;
+        if let Err(RequestError::Refused(_)) = ended {
             // It does not tell; asking again would not change that.
-            Err(RequestError::Refused(_)) => std::future::pending().await,
-            Ok(_) | Err(_) => {}
+            std::future::pending().await
         }
     }
     .boxed()
