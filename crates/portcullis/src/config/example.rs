@@ -241,6 +241,8 @@ mod tests {
         #allow = ["*"]
         # What it may do at most: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
+        # How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
+        #tools = "all"
 
         # What is masked in everything that leaves. Secrets of the store always are.
         [redaction]
@@ -304,6 +306,41 @@ mod tests {
         [time]
         # Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
         #timezone = "system"
+
+        # Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
+        ## [mcp.NAME]
+        # Program to start; it speaks MCP on its standard input and output.
+        ## command = "npx"
+        # Its arguments.
+        ## args = []
+        # The folder it starts in; the workspace if left out.
+        ## cwd = "~/project"
+        # Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+        ## url = "https://mcp.example.com/mcp"
+        # Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+        ## headers = {}
+        # Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
+        ## oauth = true
+        # Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+        ## env = {}
+        # Whether it is used.
+        ## enabled = true
+        # Milliseconds that a call may take without a sign of progress.
+        ## timeout_ms = 30000
+        # What stands before the names of its tools instead of its own name; "" for nothing.
+        ## prefix = "git"
+        # Which of its tools appear, by the names it gives them.
+        ## tools = { allow = ["*"], deny = [] }
+        # Under which other names its tools appear, by the names it gives them; the prefix still comes first.
+        ## rename = {}
+        # What its tools do: read, create, write or destroy. Left out, they may do anything.
+        ## effect = "write"
+        # What some of its tools do, by globs over the names it gives them; the longest that fits counts.
+        ## effects = {}
+        # Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
+        ## trust = "ask"
+        # What is decided about its tools where no rule speaks: allow, ask or deny.
+        ## decision = "allow"
 
         # Rules, first match wins; a call that no rule matches is decided by what it does.
         ## [[policy]]

@@ -54,6 +54,7 @@ pub struct McpOAuth {
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<OAuthTable>();
     schema.insert("type".to_owned(), json!(["boolean", "object"]));
+    schema.insert("examples".to_owned(), json!([true]));
     schema
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 15] = [
+const LIVE: [&str; 16] = [
     "mcp",
     "http.allowed_hosts",
     "http.allowed_origins",
@@ -12,6 +12,7 @@ const LIVE: [&str; 15] = [
     "stdio.client",
     "stdio.allow",
     "stdio.effects",
+    "stdio.tools",
     "approvals.wait_secs",
     "approvals.pending_secs",
     "approvals.approved_secs",
@@ -224,7 +225,6 @@ x = 1
     portcullis.toml:25: `policy[1].tool` is not a setting; did you mean `tools`?
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
-    portcullis.toml:28: `mcp` is not supported by this version
     portcullis.toml:30: `nonsense` is not a setting; `portcullis init` writes a file with all of them
     "#);
 }
@@ -375,12 +375,10 @@ fn the_vault_is_there_when_its_section_is() {
 
 #[test]
 fn what_later_versions_have_is_named_as_such() {
-    let sections = "[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
+    let sections = "[web]\n[scripts]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
-    portcullis.toml:1: `vault` is not supported by this version
-    portcullis.toml:3: `scripts` is not supported by this version
-    portcullis.toml:4: `mcp` is not supported by this version
-    portcullis.toml:6: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
+    portcullis.toml:2: `scripts` is not supported by this version
+    portcullis.toml:4: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
     ");
 }
 
