@@ -63,7 +63,9 @@ pub struct OAuthSpec {
 
 /// Looks up the secret of a configured client, to be shown to one host; or says why not.
 #[derive(Clone)]
-pub struct ClientSecret(pub Arc<dyn Fn(&str) -> Result<Secret<String>, String> + Send + Sync>);
+pub struct ClientSecret(pub Arc<LookUp>);
+
+type LookUp = dyn Fn(&str) -> Result<Secret<String>, String> + Send + Sync;
 
 impl fmt::Debug for ClientSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
