@@ -4,6 +4,7 @@ mod canaries;
 mod figures;
 mod hops;
 mod memory;
+mod own;
 mod secrets;
 mod site;
 mod tls;

@@ -5,6 +5,7 @@ pub mod boxed;
 pub mod conformance;
 pub mod http;
 pub mod mcp_client;
+pub mod misbehaving;
 pub mod oauth;
 pub mod process;
 pub mod torture;

@@ -23,6 +23,8 @@ use tokio::time::Instant;
 /// How long to wait before the first new attempt; twice as long before each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How often in a row trying again at once is right.
+const AT_ONCE_MAX: usize = 5;
 /// A connection that lasted this long was a good one.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// Changes that come closer together are told as one.
@@ -55,7 +57,7 @@ impl From<RequestError> for Ended {
 
 /// Keeps the server connected until it is no longer wanted.
 pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
-    let mut pause = RETRY_FIRST;
+    let (mut pause, mut at_once) = (RETRY_FIRST, 0);
     while !server.stop.is_cancelled() {
         let began = Instant::now();
         let stderr = StderrTail::default();
@@ -65,8 +67,16 @@ pub(crate) async fn run(server: Arc<Inner>, changes: Changes) {
         };
         server.connection.store(None);
         if began.elapsed() >= GOOD_AFTER {
-            pause = RETRY_FIRST;
+            (pause, at_once) = (RETRY_FIRST, 0);
         }
+        let ended = match ended {
+            Ended::Again if at_once >= AT_ONCE_MAX => {
+                at_once = 0;
+                Ended::Why(StatusKind::Failed, "the server forgets every session at once".to_owned())
+            }
+            ended => ended,
+        };
+        at_once += 1;
         let Ended::Why(kind, reason) = ended else {
             server.status.send_modify(|status| status.kind = StatusKind::Starting);
             tokio::select! {

@@ -293,8 +293,9 @@ impl Checks<'_> {
             (Some(_), None) => {}
         }
         let url = server.url.as_ref()?;
-        let expected = |why: PlaceError| format!("an address like https://mcp.example.com/mcp: {why}");
-        url.parse().map_err(|why| self.unexpected(&at("url"), url, &expected(why))).ok()
+        // Not quoted: some addresses hold a password.
+        let told = |why: PlaceError| format!("`mcp.{name}.url` is no address of a server: {why}");
+        url.parse().map_err(|why| find("url", told(why))).ok()
     }
 
     fn mcp_headers(

@@ -294,6 +294,46 @@ fn a_slip_gets_the_nearest_key() {
 }
 
 #[test]
+fn a_server_is_a_program_or_a_place() {
+    insta::assert_snapshot!(check(r#"
+[mcp.neither]
+[mcp.both]
+command = "npx"
+url = "https://mcp.example.com/mcp"
+[mcp.program]
+command = "npx"
+headers = { X-Key = "1" }
+[mcp.place]
+url = "https://mcp.example.com/mcp"
+args = ["x"]
+cwd = "/"
+env = { A = "b" }
+[mcp.bad]
+url = "ftp://mcp.example.com"
+[mcp.login]
+url = "https://me:secret@mcp.example.com"
+[mcp.relative]
+url = "unix:run/x.sock"
+[mcp.taken]
+url = "unix:/run/x.sock:/mcp"
+headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "a b" = "c" }
+"#), @r#"
+    portcullis.toml:2: `mcp.neither.command` is missing, expected the program to start, like "npx", or `url`
+    portcullis.toml:5: `mcp.both` has `command` and `url`, expected one of them
+    portcullis.toml:8: `mcp.program.headers` is for a server with `url`; use `env`
+    portcullis.toml:11: `mcp.place.args` is for a server with `command`
+    portcullis.toml:12: `mcp.place.cwd` is for a server with `command`
+    portcullis.toml:13: `mcp.place.env` is for a server with `command`
+    portcullis.toml:15: `mcp.bad.url` is no address of a server: expected https://, http:// or unix:
+    portcullis.toml:17: `mcp.login.url` is no address of a server: the address holds a user name or password; put them into `headers`
+    portcullis.toml:19: `mcp.relative.url` is no address of a server: the socket needs a whole path, like unix:/run/notes.sock:/mcp
+    portcullis.toml:22: `mcp.taken.headers` is "Host", expected names of headers, but none that the hub itself sets
+    portcullis.toml:22: `mcp.taken.headers` is "Mcp-Name", expected names of headers, but none that the hub itself sets
+    portcullis.toml:22: `mcp.taken.headers` is "a b", expected names of headers, but none that the hub itself sets
+    "#);
+}
+
+#[test]
 fn what_later_versions_have_is_named_as_such() {
     let sections = "[vault]\n[[calendars]]\n[github]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
