@@ -125,6 +125,7 @@ impl Keep for Place {
         // What another process has just put there is not used before it is masked.
         if let Some(live) = &self.live {
             live.catch_up();
+            live.health()?;
         }
         let part = |name: &str| held.iter().find(|(part, _)| part == name).map(|(_, value)| value.clone());
         let Some(about) = part(HELD_ABOUT) else { return Ok(None) };

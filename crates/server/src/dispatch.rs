@@ -443,7 +443,7 @@ impl Exchange {
     ) -> Result<Box<CallJob>, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
-        let passed = Passed { params: params.others(), meta: self.meta.others.clone() };
+        let passed = Passed { params: params.others()?, meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
             let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });

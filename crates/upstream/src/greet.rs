@@ -56,8 +56,16 @@ impl From<RequestError> for Unknown {
 pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result<Greeting, Unknown> {
     let mut probed = None;
     if known != Some(Era::Sessions) {
-        let meta = format!(r#""_meta":{{{}}}"#, modern_meta(None));
-        match connection.own("server/discover", meta, PROBE_WITHIN).await {
+        let probe = || {
+            let meta = format!(r#""_meta":{{{}}}"#, modern_meta(None));
+            connection.own("server/discover", meta, PROBE_WITHIN)
+        };
+        let mut answer = probe().await;
+        // Refused, and offered in the same breath: it is to be said again.
+        if matches!(&answer, Err(RequestError::Refused(error)) if offers_newest(error)) {
+            answer = probe().await;
+        }
+        match answer {
             Ok(discovered) => {
                 let said: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
                 let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
@@ -110,6 +118,13 @@ fn is_newer(error: &ForeignError) -> bool {
     let supported = error.data.as_ref().and_then(|data| data["supported"].as_array());
     supported
         .is_some_and(|all| !all.iter().filter_map(Value::as_str).any(|one| Revision::parse(one).is_some()))
+}
+
+/// Returns whether a server that refuses the version of a request offers the same one.
+fn offers_newest(error: &ForeignError) -> bool {
+    let supported = error.data.as_ref().and_then(|data| data["supported"].as_array());
+    error.code == i64::from(rpc::UNSUPPORTED_VERSION)
+        && supported.is_some_and(|all| all.iter().any(|one| one == Revision::V2026_07_28.as_str()))
 }
 
 /// Tells how the server answered to the newer era too, where it answered to neither.

@@ -324,6 +324,11 @@ impl Inner {
                 if let Some(connection) = self.connection.load_full() {
                     return Some(connection);
                 }
+                // Nothing will come of waiting: a person has to log in first.
+                let kind = self.status.borrow().kind;
+                if matches!(kind, StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration) {
+                    return None;
+                }
                 tokio::select! {
                     changed = status.changed() => if changed.is_err() { return None },
                     () = cancel.cancelled() => return None,

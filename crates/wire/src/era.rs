@@ -149,6 +149,10 @@ pub struct RequestMeta {
     pub others: String,
 }
 
+fn in_meta(error: RpcError) -> RpcError {
+    RpcError { message: error.message.replacen("Invalid params: ", "Invalid params: `_meta`: ", 1), ..error }
+}
+
 /// The members of `_meta` that are between the client and the hub.
 const META_OWN: [&str; 5] =
     [META_VERSION, META_CAPABILITIES, META_LOG_LEVEL, META_CLIENT_INFO, META_PROGRESS];
@@ -182,7 +186,7 @@ impl RequestMeta {
             log_level: text(META_LOG_LEVEL).as_deref().and_then(LogLevel::parse),
             progress_token: token,
             capabilities: capabilities.map(ToOwned::to_owned),
-            others: meta.inside(|name| !META_OWN.contains(&name)),
+            others: meta.inside(|name| !META_OWN.contains(&name)).map_err(in_meta)?,
         })
     }
 }

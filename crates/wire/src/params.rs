@@ -80,15 +80,20 @@ impl<'a> Fields<'a> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Writes the inside of an object with those members that are wanted.
-    pub fn inside(&self, wanted: impl Fn(&str) -> bool) -> String {
+    /// Writes the inside of an object with those members that are wanted. What is nested too deep, or has a key twice
+    /// somewhere, is refused: whoever it is passed to could read it otherwise than we do.
+    pub fn inside(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
         inside(&self.0, wanted)
     }
 }
 
-fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) -> String {
+fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
     let mut text = String::new();
     for (name, value) in members.iter().filter(|(name, _)| wanted(name)) {
+        portcullis_core::json::parse_strict(value.get()).map_err(|error| {
+            let name = portcullis_core::json::printable(name);
+            RpcError::invalid_params(format_args!("`{name}`: {error}"))
+        })?;
         if !text.is_empty() {
             text.push(',');
         }
@@ -96,7 +101,7 @@ fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) 
         text.push(':');
         text.push_str(value.get());
     }
-    text
+    Ok(text)
 }
 
 /// A parameter, by the name it has on the wire.
@@ -171,7 +176,7 @@ impl<'a> Params<'a> {
     }
 
     /// Returns what no method knows, as the inside of an object.
-    pub fn others(&self) -> String {
+    pub fn others(&self) -> Result<String, RpcError> {
         inside(&self.others, |_| true)
     }
 

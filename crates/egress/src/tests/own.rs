@@ -85,10 +85,10 @@ async fn only_a_certificate_that_is_trusted_will_do() {
 
 #[tokio::test]
 async fn sizes_have_bounds() {
-    let long = Site::open(|_| answer(200, &[], &"x".repeat(1_001))).await;
+    let long = Site::open(|_| answer(200, &[], "x".repeat(1_001))).await;
     let error = get(&own(&long.url("/"), Vec::new())).await.unwrap_err();
     assert_eq!(error, "the answer has more than 1000 bytes");
-    let fits = Site::open(|_| answer(200, &[], &"x".repeat(1_000))).await;
+    let fits = Site::open(|_| answer(200, &[], "x".repeat(1_000))).await;
     assert_eq!(get(&own(&fits.url("/"), Vec::new())).await.unwrap().1.len(), 1_000);
     let heads =
         Site::open(|_| format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(70_000)).into_bytes()).await;

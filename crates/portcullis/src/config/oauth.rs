@@ -105,3 +105,62 @@ pub(super) fn meant(
         client_metadata_url: table.client_metadata_url,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn read(oauth: &str) -> Result<Option<McpOAuth>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("[mcp.notes]\nurl = 'https://notes.example.com/mcp'\n{oauth}\n");
+        std::fs::write(folder.path().join("portcullis.toml"), text).unwrap();
+        let loaded = Config::load(folder.path(), &|_| None).map_err(|errors| errors.to_string())?;
+        Ok(loaded.config.mcp[0].oauth.clone())
+    }
+
+    #[test]
+    fn a_login_is_a_switch_or_a_table() {
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("oauth = false"), Ok(None));
+        assert_eq!(read("oauth = true"), Ok(Some(McpOAuth::default())));
+        assert_eq!(read("oauth = {}"), Ok(Some(McpOAuth::default())));
+        let table = "[mcp.notes.oauth]\nclient_id = 'mine'\nclient_secret = 'secret:NOTES'\nscope = 'a b'\n\
+             callback_port = 4000\nclient_metadata_url = 'https://hub.example.com/client.json'";
+        let expected = McpOAuth {
+            client_id: Some("mine".to_owned()),
+            client_secret: Some("secret:NOTES".parse().unwrap()),
+            scope: Some("a b".to_owned()),
+            callback_port: Some(4000),
+            client_metadata_url: Some("https://hub.example.com/client.json".to_owned()),
+        };
+        assert_eq!(read(table), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_key() {
+        for (written, expected) in [
+            ("oauth = 1", "`mcp.notes.oauth` is 1, expected true, false or a table of settings"),
+            (
+                "oauth = { clientid = 'x' }",
+                "`mcp.notes.oauth.clientid` is not a setting; did you mean `client_id`?",
+            ),
+            ("oauth = { callback_port = 0 }", "`mcp.notes.oauth.callback_port` is 0, expected 1 to 65535"),
+            ("oauth = { client_secret = 'secret:A' }", "is of no use without `client_id`"),
+            (
+                "oauth = { client_metadata_url = 'http://a.test/x' }",
+                "expected the https:// address of a document",
+            ),
+        ] {
+            let told = read(written).unwrap_err();
+            assert!(told.contains(expected), "{written}: {told}");
+        }
+        let told = read("oauth = { client_id = 'x', client_secret = 'hunter2-hunter2' }").unwrap_err();
+        assert!(told.contains("is written secret:NAME") && !told.contains("hunter2"), "{told}");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("portcullis.toml"), "[mcp.x]\ncommand = 'x'\noauth = true\n")
+            .unwrap();
+        let told = Config::load(folder.path(), &|_| None).unwrap_err().to_string();
+        assert!(told.contains("`mcp.x.oauth` is for a server with a `url`"), "{told}");
+    }
+}

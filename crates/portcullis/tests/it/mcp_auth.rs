@@ -77,7 +77,7 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
         let token = used.strip_prefix("Bearer ").unwrap();
         home.write("echo.md", format!("it was {token}"));
         let read = client.call("workspace_read", json!({ "path": "echo.md" })).await;
-        assert_eq!(text(&read), "it was [REDACTED:oauth:notes:access]");
+        assert_eq!(text(&read), "it was [REDACTED:oauth.notes.access]");
     }
     let listed = home.run(&["secrets", "list", "--json"]).await;
     assert_eq!(listed.json(), json!([]), "no handle leads to it");

@@ -14,9 +14,12 @@ fn snapshot(tools: &[Value]) -> Snapshot {
 }
 
 fn standing_after(before: &Value, after: &Value) -> Standing {
-    let trusted =
-        Trusted { since: Timestamp::default(), by: "me".to_owned(), as_it_was: snapshot(&[before.clone()]) };
-    let now = snapshot(&[after.clone()]);
+    let trusted = Trusted {
+        since: Timestamp::default(),
+        by: "me".to_owned(),
+        as_it_was: snapshot(std::slice::from_ref(before)),
+    };
+    let now = snapshot(std::slice::from_ref(after));
     let (name, pin) = now.tools.first_key_value().unwrap();
     trusted.standing(&now.identity, Kind::Tool, name, &pin.sha256)
 }

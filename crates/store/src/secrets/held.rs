@@ -7,16 +7,17 @@ use super::{SECRETS_MAX, SecretError, SecretInfo, SecretStore, VALUE_BYTES_MAX, 
 use portcullis_core::Secret;
 use zeroize::Zeroizing;
 
-const PREFIX: &str = "oauth:";
+/// With dots, which names of secrets do not have and masks can show.
+const PREFIX: &str = "oauth.";
 /// As long as names of servers are.
 const OWNER_CHARS_MAX: usize = 64;
 const PART_CHARS_MAX: usize = 16;
 /// The part of a login that is no secret, and is not masked: it holds addresses and names.
 pub const ABOUT: &str = "about";
 
-/// Returns whether a name is one of values that are held: `oauth:SERVER:PART`.
+/// Returns whether a name is one of values that are held: `oauth.SERVER.PART`.
 pub(super) fn is_held_name(name: &str) -> bool {
-    let Some((owner, part)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':')) else {
+    let Some((owner, part)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')) else {
         return false;
     };
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -28,11 +29,11 @@ pub(super) fn is_held_name(name: &str) -> bool {
 
 /// Returns whether what has this name is masked.
 pub(super) fn is_masked(name: &str) -> bool {
-    !(is_held_name(name) && name.ends_with(&format!(":{ABOUT}")))
+    !(is_held_name(name) && name.ends_with(&format!(".{ABOUT}")))
 }
 
 fn name_of(owner: &str, part: &str) -> Result<String, SecretError> {
-    let name = format!("{PREFIX}{owner}:{part}");
+    let name = format!("{PREFIX}{owner}.{part}");
     if is_held_name(&name) { Ok(name) } else { Err(SecretError::Name(owner.to_owned())) }
 }
 
@@ -110,13 +111,13 @@ mod tests {
         store.hold("notes", &[("access", &token), (ABOUT, &about)]).unwrap();
         store.hold("note", &[("access", &token)]).unwrap();
         let masked: Vec<String> = store.all().unwrap().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(masked, ["oauth:notes:access", "oauth:note:access"]);
+        assert_eq!(masked, ["oauth.notes.access", "oauth.note.access"]);
         assert!(store.list().unwrap().is_empty());
-        assert!(store.resolve_for("oauth:notes:access", "a.test", "Authorization").is_err());
-        assert!("secret:oauth:notes:access".parse::<SecretRef>().is_err());
-        assert!(store.remove("oauth:notes:access").is_err());
+        assert!(store.resolve_for("oauth.notes.access", "a.test", "Authorization").is_err());
+        assert!("secret:oauth.notes.access".parse::<SecretRef>().is_err());
+        assert!(store.remove("oauth.notes.access").is_err());
         let value = Secret::new(Zeroizing::new("another value".to_owned()));
-        assert!(store.set("oauth:notes:access", &value, None).is_err());
+        assert!(store.set("oauth.notes.access", &value, None).is_err());
         // Another process sees the same.
         let parts: Vec<(String, String)> = open()
             .held("notes")
@@ -130,7 +131,7 @@ mod tests {
         );
         assert!(store.let_go("notes").unwrap() && !store.let_go("notes").unwrap());
         assert_eq!(store.held("note").unwrap().len(), 1, "another's stays");
-        for (owner, part) in [("", "access"), ("a:b", "access"), ("a", ""), ("a", "A"), ("a/b", "access")] {
+        for (owner, part) in [("", "access"), ("a.b", "access"), ("a", ""), ("a", "A"), ("a/b", "access")] {
             assert!(store.hold(owner, &[(part, &token)]).is_err(), "{owner} {part}");
         }
         assert!(store.hold("notes", &[("access", &secret("short"))]).is_err());

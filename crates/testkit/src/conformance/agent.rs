@@ -19,7 +19,10 @@ pub async fn run(address: SocketAddr, scenario: &str, context: &Value) -> anyhow
     if let Some(calls) = context["toolCalls"].as_array() {
         for call in calls {
             let name = call["name"].as_str().unwrap_or_default();
-            said(scenario, name, &use_tool(&mut agent, name, call["arguments"].clone()).await)?;
+            let mut arguments = call["arguments"].as_object().cloned().unwrap_or_default();
+            // What is nothing is left out: the hub takes what fits the schema.
+            arguments.retain(|_, value| !value.is_null());
+            said(scenario, name, &use_tool(&mut agent, name, arguments.into()).await)?;
         }
         return Ok(());
     }

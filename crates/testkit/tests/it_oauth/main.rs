@@ -1,4 +1,9 @@
 //! Logins to servers, against an authorization server that behaves, and one that does not.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a helper that fails is a test that fails, and figures are printed"
+)]
 
 mod callback;
 mod clients;
