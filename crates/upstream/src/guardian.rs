@@ -186,18 +186,18 @@ mod tests {
         let mut unmarked = sleeper(None);
         // Until the shells have started what they start.
         for _ in 0..200 {
-            if marked(&hub.any()).len() == 4 && marked(&other.any()).len() == 2 {
+            if marked(&hub.any()).len() == 6 && marked(&other.any()).len() == 3 {
                 break;
             }
             pause();
         }
-        assert_eq!(marked(&hub.any()).len(), 4);
+        assert_eq!(marked(&hub.any()).len(), 6);
 
-        assert_eq!(end_marked(&hub.of_process(1)), 2);
+        assert_eq!(end_marked(&hub.of_process(1)), 3);
         assert!(first.wait().is_ok());
-        assert_eq!((marked(&hub.any()).len(), tenth.try_wait().unwrap()), (2, None));
+        assert_eq!((marked(&hub.any()).len(), tenth.try_wait().unwrap()), (3, None));
 
-        assert_eq!(end_all(&hub.any(), true), 2);
+        assert_eq!(end_all(&hub.any(), true), 3);
         assert!(tenth.wait().is_ok());
         assert_eq!(marked(&hub.any()).len(), 0);
         assert_eq!((strange.try_wait().unwrap(), unmarked.try_wait().unwrap()), (None, None));

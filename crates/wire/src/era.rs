@@ -163,7 +163,12 @@ impl RequestMeta {
         if !raw.get().starts_with('{') {
             return Err(RpcError::invalid_params("`_meta` must be an object"));
         }
-        let refused = |error| RpcError::invalid_params(format_args!("`_meta`: {error}"));
+        // Said in the words of the one who reads everything else strictly.
+        let refused = |error: serde_json::Error| {
+            let strict = portcullis_core::json::parse_strict(raw.get()).err();
+            let why = strict.map_or_else(|| error.to_string(), |error| error.to_string());
+            RpcError::invalid_params(format_args!("`_meta`: {why}"))
+        };
         let meta: Fields<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
         let value = |key: &str| meta.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let text = |key: &str| value(key).and_then(|value| value.as_str().map(str::to_owned));

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 fn configure(home: &Home, world: &OAuthWorld) {
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!(
-        "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\n"
+        "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\ntrust = \"always\"\n"
     ));
 }
 

@@ -1,9 +1,9 @@
 //! Other servers behind the real program: what is passed on, what goes wrong, and what is left behind.
 
-use crate::support::{home, http, names, stdio, text};
+use crate::support::{home, http, names, request, stdio, text};
 use portcullis_testkit::fault;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::{Value, json};
@@ -68,18 +68,22 @@ async fn nothing_is_lost_on_the_way() {
     assert_eq!(exact["x-unknown"], json!({ "kept": true }));
     assert!(listed.iter().all(|tool| tool["name"] != "far_no_schema"), "a tool without a schema is left out");
 
-    // As text: a parsed number would hide what became of its digits.
-    let request =
+    let call =
         json!({ "name": "far_exact", "arguments": {}, "_meta": { "example.com/mine": 1 }, "extra": [1] });
-    let id = client.begin("tools/call", request).await;
-    let answer = client.answer(&json!(id)).await;
-    assert_eq!(answer["result"]["unknownField"], json!({ "a": null }));
-    assert_eq!(answer["result"]["content"][1]["type"], "hologram");
-    let raw = home.run(&["tools", "call", "far_exact", "{}", "--json"]).await;
-    for digits in ["12345678901234567890123", "1.0", "1.50"] {
-        assert!(fault::EXACT.contains(digits));
-        assert!(raw.stdout.contains(digits) || raw.code != 0, "{digits}: {}", raw.stdout);
+    let answer = client.result("tools/call", call.clone()).await;
+    assert_eq!(answer["unknownField"], json!({ "a": null }));
+    assert_eq!(answer["content"][1]["type"], "hologram");
+    // As text: a parsed number would hide what became of its digits.
+    let mut line = request("raw", "tools/call", json!({ "name": "far_exact", "arguments": {} }));
+    line["params"]["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let raw = run(home.command(&["--mcp"]), &format!("{line}\n")).await;
+    for kept in [r#""big":12345678901234567890123"#, r#""small":1.0"#, r#""x":1.50"#] {
+        assert!(fault::EXACT.contains(kept) && raw.stdout.contains(kept), "{kept}: {}", raw.stdout);
     }
+    client.result("tools/call", call).await;
     let seen = client.call("far_seen", json!({})).await;
     let seen: Value = serde_json::from_str(text(&seen)).unwrap();
     assert_eq!(seen["request"]["params"]["_meta"]["example.com/mine"], 1);
