@@ -4,6 +4,7 @@
 //! and writes the table to `docs/benchmarks.md`. Never part of a test: a busy machine is no fault of a change.
 
 use crate::layout::Layout;
+use crate::python;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ const INTRODUCTION: &str = "\
 cargo xtask bench
 ```
 
-It needs Linux and about one minute, and builds in release first. A machine that does other work at the same time
+It needs Linux and about two minutes, wants ripgrep for one comparison, and builds in release first. A machine that does other work at the same time
 shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
 between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
 `bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
@@ -37,38 +38,72 @@ How each figure is taken:
   request and answers with text it has at hand: no server that opens a file can be as fast.
   The load generator is one thread on the same machine. CPU is user and system time of the server's process.
 - **Start**: from the start of the process until the answer to `tools/list` has been read; median of 20.
+- **`web_fetch`**: the released binary and `mcp-server-fetch` from PyPI, both on stdio and spoken to in the same way, fetch the
+  same pages from a site on this machine, by turns, 5 times each; medians are compared. What should survive of a page is
+  looked for in both texts. `cargo xtask bench fetch` does only this. It needs Python.
+- **Vault**: 10,000 notes of 4 KB with words as often as in a language. The first figure is from the start of the process to
+  the answer to the first search. Searches go over HTTP through every guard, by turns with `rg -i -l` for the same words in the same
+  folder; the median of the quotients is shown. Edits are made by writing the file. The memory is `VmRSS` beyond that of a hub
+  without a vault.
 - **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.
 ";
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    if let [first, ..] = args {
-        bail!("`bench` takes no arguments, `{first}` was given");
-    }
     let layout = Layout::find()?;
-    cargo_build(&layout)?;
-    let release = layout.built("").with_file_name("release");
-    let measured = layout
-        .command(release.join("bench-load"))
-        .arg("run")
-        .arg(release.join("portcullis"))
-        .stderr(Stdio::inherit())
-        .output()
-        .context("bench-load did not start")?;
-    if !measured.status.success() {
-        bail!("bench-load failed");
+    match args {
+        [] => all(&layout),
+        [part] if part == "fetch" => {
+            cargo_build(&layout)?;
+            let measured = fetch(&layout)?;
+            let rows = rows(&measured);
+            println!("{}\n{}", machine(), table(&rows));
+            judge(&rows)
+        }
+        [other, ..] => bail!("`bench` takes nothing or `fetch`, `{other}` was given"),
     }
-    let measured = String::from_utf8(measured.stdout)?;
-    let rows: Vec<Vec<&str>> = measured.lines().map(|line| line.split('\t').collect()).collect();
+}
+
+fn all(layout: &Layout) -> Result<()> {
+    cargo_build(layout)?;
+    let mut bench = layout.command(layout.released("bench-load"));
+    bench.arg("run").arg(layout.released("portcullis"));
+    let mut measured = figures(&mut bench).context("bench-load")?;
+    measured += &fetch(layout)?;
+    let rows = rows(&measured);
     let table = table(&rows);
     let machine = machine();
     println!("{machine}\n{table}");
     let report = format!("{INTRODUCTION}\n## The last run\n\n{machine}\n{table}");
     std::fs::write(layout.root.join(REPORT), report).with_context(|| format!("cannot write {REPORT}"))?;
-    let failed = rows.iter().filter(|row| row.get(3) == Some(&"FAIL")).count();
-    if failed > 0 {
-        bail!("{failed} targets were missed");
+    judge(&rows)
+}
+
+/// Compares `web_fetch` with the reference server, which is a package for Python.
+fn fetch(layout: &Layout) -> Result<String> {
+    let python = python::install(layout, "fetch")?;
+    let mut bench = layout.command(python);
+    bench.arg("tests/clients/python/fetch_bench.py").arg(layout.released("portcullis"));
+    figures(&mut bench).context("the comparison with mcp-server-fetch")
+}
+
+/// Runs a program that prints figures.
+fn figures(program: &mut Command) -> Result<String> {
+    let measured = program.stderr(Stdio::inherit()).output().context("it did not start")?;
+    if !measured.status.success() {
+        bail!("it failed");
     }
-    Ok(())
+    Ok(String::from_utf8(measured.stdout)?)
+}
+
+fn rows(measured: &str) -> Vec<Vec<&str>> {
+    measured.lines().map(|line| line.split('\t').collect()).collect()
+}
+
+fn judge(rows: &[Vec<&str>]) -> Result<()> {
+    match rows.iter().filter(|row| row.get(3) == Some(&"FAIL")).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} targets were missed"),
+    }
 }
 
 /// Builds what is measured, in one go so that both have the same dependencies.

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a person or a CI log reads what this prints")]
 
 mod bench;
+mod calendars;
 mod clients;
 mod conformance;
 mod generate;
@@ -23,9 +24,11 @@ Usage: cargo xtask TASK
 Tasks:
   test [--only STEP[,STEP]] [--list]  run every check, or only some; or list them
   gen [--check]                       write the generated files, or say which are stale
-  conformance [server]                run the official conformance suite
+  conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
-  bench                               measure the release build and write docs/benchmarks.md
+  calendars [--seed N]                compare calendars with a reference implementation
+  bench [fetch]                       measure the release build and write docs/benchmarks.md;
+                                      or only compare web_fetch with mcp-server-fetch
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
                                       the long forms of the hard tests, ten minutes in all
 
@@ -38,8 +41,9 @@ enum Task {
     Test(Vec<String>),
     ListSteps,
     Generate(generate::Mode),
-    Conformance,
+    Conformance(conformance::Side),
     Clients,
+    Calendars(Option<String>),
     Bench(Vec<String>),
     Torture(torture::Settings),
 }
@@ -71,8 +75,9 @@ fn perform(task: Task) -> Result<bool> {
         Task::ListSteps => print!("{}", steps::list()),
         Task::Test(only) => return steps::test(&layout, &only),
         Task::Generate(mode) => return generate::run(&layout, mode),
-        Task::Conformance => return conformance::run(&layout),
+        Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
+        Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
     }
@@ -86,8 +91,14 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["test", rest @ ..] => parse_test(rest),
         ["gen"] => Ok(Task::Generate(generate::Mode::Write)),
         ["gen", "--check"] => Ok(Task::Generate(generate::Mode::Check)),
-        ["conformance"] | ["conformance", "server"] => Ok(Task::Conformance),
+        ["conformance"] => Ok(Task::Conformance(conformance::Side::Both)),
+        ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
+        ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
+        ["calendars"] => Ok(Task::Calendars(None)),
+        ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
+            Ok(Task::Calendars(Some((*seed).to_owned())))
+        }
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
         other => Err(format!("`{}` is not a task", other.join(" "))),
@@ -156,9 +167,12 @@ mod tests {
             ("test --list", Task::ListSteps),
             ("gen", Task::Generate(generate::Mode::Write)),
             ("gen --check", Task::Generate(generate::Mode::Check)),
-            ("conformance", Task::Conformance),
-            ("conformance server", Task::Conformance),
+            ("conformance", Task::Conformance(conformance::Side::Both)),
+            ("conformance server", Task::Conformance(conformance::Side::Server)),
+            ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
+            ("calendars", Task::Calendars(None)),
+            ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {
             assert_eq!(check(line), Ok(task), "{line}");
         }

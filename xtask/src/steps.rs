@@ -31,7 +31,7 @@ enum Plan {
 /// A command as a person would type it at the root of the repository.
 type Words = &'static [&'static str];
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step {
         name: "format",
         what: "the code is formatted",
@@ -90,6 +90,12 @@ const STEPS: [Step; 9] = [
         what: "Python SDK, TypeScript SDK and Inspector against the program",
         needs_build: true,
         plan: |_| Plan::Run(vec![&["cargo", "xtask", "clients"]]),
+    },
+    Step {
+        name: "calendars",
+        what: "the same events as a reference implementation finds",
+        needs_build: false,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "calendars"]]),
     },
     Step { name: "deny", what: "dependencies, their licenses and sources", needs_build: false, plan: deny },
 ];

@@ -5,7 +5,7 @@ use crate::effect::{Effect, EffectSet};
 use crate::gate::Sight;
 use crate::json;
 use crate::pattern::Pattern;
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use crate::waits::Waits;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -66,11 +66,31 @@ impl Origin {
 pub struct Scope {
     pub allow: Pattern,
     pub effects: EffectSet,
+    pub view: ToolView,
+}
+
+/// How a client gets to know the tools of other servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolView {
+    /// They are listed like all others.
+    #[default]
+    All,
+    /// They are found by searching, so that a long list does not fill the model's memory.
+    Search,
+}
+
+impl ToolView {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolView::All => "all",
+            ToolView::Search => "search",
+        }
+    }
 }
 
 impl Scope {
     pub fn everything() -> Scope {
-        Scope { allow: Pattern::any(), effects: EffectSet::ALL }
+        Scope { allow: Pattern::any(), effects: EffectSet::ALL, view: ToolView::All }
     }
 
     /// Returns whether nothing is out of this scope.
@@ -215,14 +235,38 @@ pub struct Call {
     pub(crate) tool: Option<Arc<ToolDef>>,
     /// Whether a provider answers for the target. For a tool the same as `tool.is_some()`.
     pub(crate) known: bool,
+    /// What is decided where no rule speaks, for what is not a tool.
+    pub(crate) unruled: Unruled,
     /// What the caller may see, where a provider has to know: for completions.
     pub(crate) sight: Option<Sight>,
+    /// What came with the request and means nothing to the hub: for a server that is passed the call.
+    pub passed: Passed,
+}
+
+/// Parts of a request that are only passed on, as the inside of a JSON object each.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// Of `params`, without what the hub understands.
+    pub params: String,
+    /// Of `params._meta`, likewise.
+    pub meta: String,
 }
 
 impl Call {
     pub fn new(caller: Caller, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
-        let (trail, tool) = (Arc::default(), None);
-        Call { id: CallId::new(), caller, target, arguments, ctx, trail, tool, known: false, sight: None }
+        Call {
+            id: CallId::new(),
+            caller,
+            target,
+            arguments,
+            ctx,
+            trail: Arc::default(),
+            tool: None,
+            known: false,
+            unruled: Unruled::default(),
+            sight: None,
+            passed: Passed::default(),
+        }
     }
 
     /// Returns the definition of the tool, where the target is a known tool.
@@ -246,12 +290,17 @@ impl Call {
 
     /// Returns a digest of who asks for what with which arguments.
     pub fn digest(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        for part in [self.caller.client.name.as_str(), self.target.kind(), self.target.name()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        hash.update(self.arguments.raw().get().as_bytes());
-        hash.finalize().into()
+        digest_of(&self.caller, &self.target, &self.arguments)
     }
+}
+
+/// Returns what [`Call::digest`] will be for a call that is still to be made.
+pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in [caller.client.name.as_str(), target.kind(), target.name()] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.update(arguments.raw().get().as_bytes());
+    hash.finalize().into()
 }

@@ -149,6 +149,22 @@ pub trait Peer: Send + Sync {
         None
     }
 
+    /// Returns the answers that this round and those before it brought, where the client is asked by ending the round;
+    /// `None` where it can be asked while the call waits.
+    fn round(&self) -> Option<&Answers> {
+        None
+    }
+
+    /// Returns what the client offers in its own words, for a server that has to know more than [`Peer::offers`].
+    fn capabilities(&self) -> Value {
+        Value::Object(serde_json::Map::new())
+    }
+
+    /// Returns the least important level of what the client wants to be told, if any.
+    fn log_level(&self) -> Option<LogLevel> {
+        None
+    }
+
     /// Returns the session that the call belongs to, where the client has one. Whoever knows its id can use it.
     fn session(&self) -> Option<&str> {
         None

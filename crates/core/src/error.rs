@@ -4,6 +4,7 @@
 //! `source`: why. Codes are stable, texts are not.
 
 use crate::context::{AskKind, Question};
+use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
@@ -85,6 +86,14 @@ pub struct InputRequired {
     pub state: Option<String>,
 }
 
+/// What another server answered instead of a result, in its own words.
+#[derive(Debug, Clone)]
+pub struct ForeignError {
+    pub code: i64,
+    pub message: String,
+    pub data: Option<Value>,
+}
+
 /// Why a call did not do what was asked.
 pub struct ToolError {
     pub kind: ErrorKind,
@@ -94,6 +103,8 @@ pub struct ToolError {
     pub retry_after: Option<Duration>,
     pub input: Option<Box<InputRequired>>,
     pub capability: Option<AskKind>,
+    /// The error of another server, where the caller is to get that one.
+    pub foreign: Option<Box<ForeignError>>,
     pub source: Option<BoxError>,
 }
 
@@ -121,8 +132,17 @@ impl ToolError {
             retry_after: None,
             input: None,
             capability: None,
+            foreign: None,
             source: None,
         }
+    }
+
+    /// The error with which another server answered.
+    pub fn foreign(server: &str, foreign: ForeignError) -> ToolError {
+        let said = format!("server `{server}` answered with error {}: {}", foreign.code, foreign.message);
+        let mut error = ToolError::new(ErrorKind::Upstream, said);
+        error.foreign = Some(Box::new(foreign));
+        error
     }
 
     /// The one text for a name that nobody registered and for one that this caller may not see.
@@ -148,6 +168,17 @@ impl ToolError {
             ToolError::new(ErrorKind::RateLimited, "Rate limit exceeded. Please try again later.");
         error.retry_after = Some(retry_after);
         error
+    }
+
+    /// Someone outside wants fewer requests. Not the hub's own limit, which a client hears of in another way.
+    pub fn busy_outside(message: impl Into<String>, retry_after: Option<Duration>) -> ToolError {
+        let mut error = ToolError::new(ErrorKind::RateLimited, message);
+        error.fault = Fault::Upstream;
+        error.retry_after = retry_after;
+        error.hint(match retry_after {
+            Some(wait) => format!("wait {} s before you ask it again", wait.as_secs().max(1)),
+            None => "wait a minute before you ask it again, longer each time".to_owned(),
+        })
     }
 
     pub fn timeout(after: Duration) -> ToolError {

@@ -1,13 +1,14 @@
 //! The one road to a provider.
 
 use crate::Outcome;
-use crate::call::{Call, Caller, CompletionOf, Target};
+use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
-use crate::registry::{Change, PromptDef, Registry, ResourceDef, TemplateDef};
-use crate::tool::ToolDef;
+use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
+use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde_json::value::RawValue;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +30,24 @@ pub struct Listing<'a> {
     pub name: &'a str,
     pub effect: Effect,
     pub reach: Reach,
+    pub unruled: Unruled,
 }
 
 impl<'a> Listing<'a> {
     pub fn of_tool(tool: &'a ToolDef) -> Listing<'a> {
-        Listing { kind: "tool", name: &tool.name, effect: tool.effect, reach: tool.reach }
+        Listing {
+            kind: "tool",
+            name: &tool.name,
+            effect: tool.effect,
+            reach: tool.reach,
+            unruled: tool.unruled,
+        }
     }
 
-    fn of_read(kind: &'static str, name: &'a str) -> Listing<'a> {
-        Listing { kind, name, effect: Effect::Read, reach: Reach::Local }
+    /// What is only read. Who answers for it is another server exactly where that server has a say of its own.
+    fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
+        let reach = if unruled == Unruled::ByEffect { Reach::Local } else { Reach::Outside };
+        Listing { kind, name, effect: Effect::Read, reach, unruled }
     }
 
     /// Returns what the rules see of a call.
@@ -47,14 +57,19 @@ impl<'a> Listing<'a> {
         match (&call.target, call.tool()) {
             (Target::Tool(_), Some(tool)) => Listing::of_tool(tool),
             // Nobody knows the name, so nothing good is assumed of it.
-            (Target::Tool(name), None) => {
-                Listing { kind: "tool", name, effect: Effect::Destroy, reach: Reach::Outside }
+            (Target::Tool(name), None) => Listing {
+                kind: "tool",
+                name,
+                effect: Effect::Destroy,
+                reach: Reach::Outside,
+                unruled: Unruled::ByEffect,
+            },
+            (Target::Resource(uri) | Target::Completion(CompletionOf::Template(uri)), _) => {
+                Listing::of_read("resource", uri, call.unruled)
             }
-            (Target::Resource(uri), _) => Listing::of_read("resource", uri),
             (Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)), _) => {
-                Listing::of_read("prompt", name)
+                Listing::of_read("prompt", name, call.unruled)
             }
-            (Target::Completion(CompletionOf::Template(uri)), _) => Listing::of_read("resource", uri),
         }
     }
 }
@@ -107,7 +122,8 @@ pub struct Sight {
 impl Sight {
     /// Returns whether the caller may know of this address.
     pub fn sees_resource(&self, uri: &str) -> bool {
-        let listing = Listing::of_read("resource", uri);
+        // Only native families ask: they know which addresses are theirs.
+        let listing = Listing::of_read("resource", uri, Unruled::ByEffect);
         self.layers.iter().all(|layer| layer.shows(&self.caller)(&listing))
     }
 }
@@ -127,15 +143,27 @@ impl Gate {
     /// Takes a call down the road and brings its outcome back.
     pub fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
         if let Target::Tool(name) = &call.target {
-            call.tool = self.registry.tool(name);
+            let view = call.caller.client.scope.view;
+            call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
             call.known = call.tool.is_some();
         } else {
-            call.known = self.registry.knows(&call.target);
+            let unruled = self.registry.knows(&call.target);
+            call.known = unruled.is_some();
+            call.unruled = unruled.unwrap_or_default();
         }
         if let Target::Completion(_) = &call.target {
             call.sight = Some(Sight { layers: self.layers.clone(), caller: call.caller.clone() });
         }
         Next { layers: &self.layers, registry: &self.registry }.run(call)
+    }
+
+    /// Asks the provider of that name after a task of its own. The call that became the task came by the road; whose task
+    /// it is was seen to by whoever asks.
+    pub async fn task(&self, provider: &str, ask: TaskAsk) -> Result<Box<RawValue>, ToolError> {
+        match self.registry.providers().into_iter().find(|known| known.name() == provider) {
+            Some(provider) => provider.task(Permit(()), ask).await,
+            None => Err(ToolError::unknown("task", &ask.id)),
+        }
     }
 
     /// Returns a listener for changes of what is behind the gate.
@@ -146,26 +174,70 @@ impl Gate {
     pub fn tools(&self, caller: &Caller) -> Result<Vec<Arc<ToolDef>>, ToolError> {
         self.admits(caller)?;
         let (mut tools, shows) = (self.registry.catalog().tools, self.shows(caller));
-        tools.retain(|tool| shows(&Listing::of_tool(tool)));
+        let view = caller.client.scope.view;
+        let listed = |tool: &ToolDef| tool.is_for(view) && (view == ToolView::All || tool.server.is_none());
+        tools.retain(|tool| listed(tool) && shows(&Listing::of_tool(tool)));
         Ok(tools)
+    }
+
+    /// Returns the tools of other servers that the caller may call, for one who does not get them listed.
+    pub fn found(&self, caller: &Caller) -> Vec<Arc<ToolDef>> {
+        let (mut tools, shows) = (self.registry.catalog().tools, self.shows(caller));
+        tools.retain(|tool| tool.server.is_some() && shows(&Listing::of_tool(tool)));
+        tools
     }
 
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
-        self.registry.tool(name).filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
+        let view = caller.client.scope.view;
+        let knows = |tool: &ToolDef| tool.withheld.is_none() && tool.is_for(view);
+        let tool = self.registry.tool(name).filter(|tool| knows(tool));
+        tool.filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
+    }
+
+    /// Returns the server that a tool is of, where it is no native one.
+    pub fn server_of(&self, tool: &str) -> Option<String> {
+        self.registry.tool(tool).and_then(|tool| tool.server.clone())
+    }
+
+    /// Returns what the providers tell agents about themselves, by their names. A provider of which the caller sees
+    /// nothing is not heard of.
+    pub fn instructions(&self, caller: &Caller) -> Vec<(String, String)> {
+        let shows = self.shows(caller);
+        let sees = |provider: &dyn Provider| {
+            let (catalog, unruled) = (provider.catalog(), provider.unruled());
+            catalog.tools.iter().any(|tool| tool.withheld.is_none() && shows(&Listing::of_tool(tool)))
+                || catalog
+                    .prompts
+                    .iter()
+                    .any(|prompt| shows(&Listing::of_read("prompt", &prompt.name, unruled)))
+        };
+        let providers = self.registry.providers();
+        let told = providers.iter().filter_map(|provider| {
+            let text = provider.instructions()?;
+            sees(&**provider).then(|| (provider.name().to_owned(), text))
+        });
+        told.collect()
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {
         self.admits(caller)?;
         let (mut prompts, shows) = (self.registry.catalog().prompts, self.shows(caller));
-        prompts.retain(|prompt| shows(&Listing::of_read("prompt", &prompt.name)));
+        prompts.retain(|prompt| {
+            let unruled = self.registry.knows(&Target::Prompt(prompt.name.clone())).unwrap_or_default();
+            shows(&Listing::of_read("prompt", &prompt.name, unruled))
+        });
         Ok(prompts)
     }
 
     pub fn templates(&self, caller: &Caller) -> Result<Vec<Arc<TemplateDef>>, ToolError> {
         self.admits(caller)?;
         let (mut templates, shows) = (self.registry.catalog().templates, self.shows(caller));
-        templates.retain(|template| shows(&Listing::of_read("resource", &template.uri_template)));
+        templates.retain(|template| {
+            let uri = &template.uri_template;
+            let target = Target::Completion(CompletionOf::Template(uri.clone()));
+            shows(&Listing::of_read("resource", uri, self.registry.knows(&target).unwrap_or_default()))
+        });
         Ok(templates)
     }
 
@@ -185,18 +257,21 @@ impl Gate {
         }
         let shows = self.shows(caller);
         found.retain(|resource| {
-            self.owns(&resource.uri) && shows(&Listing::of_read("resource", &resource.uri))
+            let unruled = self.registry.knows(&Target::Resource(resource.uri.clone()));
+            unruled.is_some_and(|unruled| shows(&Listing::of_read("resource", &resource.uri, unruled)))
         });
         Ok((found, failed))
     }
 
     /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.
     pub fn sees_resource(&self, caller: &Caller, uri: &str) -> bool {
-        self.owns(uri) && self.shows(caller)(&Listing::of_read("resource", uri))
+        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()));
+        unruled.is_some_and(|unruled| self.shows(caller)(&Listing::of_read("resource", uri, unruled)))
     }
 
-    fn owns(&self, uri: &str) -> bool {
-        self.registry.knows(&Target::Resource(uri.to_owned()))
+    /// Lets the owner of a resource know that somebody wants to be told of its changes.
+    pub fn watch(&self, uri: &str) -> Watch {
+        self.registry.watch(uri)
     }
 
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.

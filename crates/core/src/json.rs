@@ -5,6 +5,7 @@
 
 use crate::limit::Limit;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -93,11 +94,13 @@ impl<'de> Visitor<'de> for Strict {
         let inner = self.deeper()?;
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("key `{}` is given twice", printable(&key))));
-            }
-            let value = map.next_value_seed(inner)?;
-            object.insert(key, value);
+            match object.entry(key) {
+                Entry::Occupied(first) => {
+                    let key = printable(first.key());
+                    return Err(de::Error::custom(format_args!("key `{key}` is given twice")));
+                }
+                Entry::Vacant(place) => place.insert(map.next_value_seed(inner)?),
+            };
         }
         Ok(Value::Object(object))
     }

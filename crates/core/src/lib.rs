@@ -25,7 +25,8 @@ mod tool;
 mod waits;
 
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Scope, Target, Trail,
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
+    Trail, digest_of,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{
@@ -33,7 +34,7 @@ pub use context::{
     Progress, Question,
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
-pub use error::{ErrorKind, Fault, InputRequired, ToolError};
+pub use error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
@@ -45,13 +46,13 @@ pub use output::{
 };
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
-    Catalog, Change, Changes, PromptArgument, PromptDef, Provider, Registry, RegistryError, ResourceDef,
-    TemplateDef,
+    Catalog, Change, Changes, Definition, PromptArgument, PromptDef, Provider, Registry, RegistryError,
+    ResourceDef, TaskAsk, TemplateDef, Watch,
 };
 pub use root::Root;
 pub use scrub::Scrub;
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec};
+pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec, Unruled};
 pub use waits::{Waiting, Waits};
 
 /// What a call ends in.

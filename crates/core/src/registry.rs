@@ -2,13 +2,15 @@
 
 use crate::Outcome;
 use crate::call::{Call, CompletionOf, Target};
+use crate::context::Answers;
 use crate::error::ToolError;
 use crate::gate::Permit;
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use serde_json::value::RawValue;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::broadcast;
 
 /// How many changes a slow listener may fall behind before it is told that it missed some.
@@ -22,6 +24,28 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
+/// A stranger's own definition of a thing, with all that we do not know of. It is listed as it is.
+#[derive(Debug, Clone)]
+pub struct Definition(Arc<RawValue>);
+
+impl Definition {
+    pub fn new(raw: Box<RawValue>) -> Definition {
+        Definition(raw.into())
+    }
+
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Definition) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for Definition {}
+
 /// A prompt that a person can choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptDef {
@@ -29,6 +53,7 @@ pub struct PromptDef {
     pub title: Option<String>,
     pub description: Option<String>,
     pub arguments: Vec<PromptArgument>,
+    pub definition: Option<Definition>,
 }
 
 /// A resource that can be read.
@@ -40,6 +65,7 @@ pub struct ResourceDef {
     pub description: Option<String>,
     pub mime_type: Option<String>,
     pub size: Option<u64>,
+    pub definition: Option<Definition>,
 }
 
 /// A family of resources, by the form of their addresses.
@@ -50,6 +76,7 @@ pub struct TemplateDef {
     pub title: Option<String>,
     pub description: Option<String>,
     pub mime_type: Option<String>,
+    pub definition: Option<Definition>,
 }
 
 /// What a provider offers under names, in the order in which it is listed.
@@ -73,6 +100,21 @@ pub trait Provider: Send + Sync {
         false
     }
 
+    /// Returns what it tells agents about itself, where a person has let that in.
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns what is decided about its prompts and resources where no rule speaks.
+    fn unruled(&self) -> Unruled {
+        Unruled::ByEffect
+    }
+
+    /// Hears that somebody begins, or nobody wants any longer, to be told when this resource changes.
+    fn watch(&self, uri: &str, wanted: bool) {
+        let _ = (uri, wanted);
+    }
+
     /// Lists the resources that exist now; they are too many and too short-lived for the catalog.
     fn resources(&self, permit: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
         let _ = permit;
@@ -80,6 +122,21 @@ pub trait Provider: Send + Sync {
     }
 
     fn call(&self, permit: Permit, call: Call) -> BoxFuture<'_, Outcome>;
+
+    /// Asks after a task that a call here has become.
+    fn task(&self, permit: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
+        let _ = permit;
+        Box::pin(async move { Err(ToolError::unknown("task", &ask.id)) })
+    }
+}
+
+/// A request about a task that another server runs.
+#[derive(Debug, Clone)]
+pub struct TaskAsk {
+    pub method: &'static str,
+    pub id: String,
+    /// What the client answers, where the task asked something.
+    pub answers: Answers,
 }
 
 /// Something that clients may want to know of.
@@ -129,6 +186,28 @@ struct Inner {
     providers: Mutex<Vec<Arc<dyn Provider>>>,
     index: ArcSwap<Index>,
     changes: broadcast::Sender<Change>,
+    /// How many want to be told of which resource.
+    watched: Mutex<HashMap<String, usize>>,
+}
+
+/// Somebody who wants to be told when a resource changes.
+pub struct Watch {
+    registry: Weak<Inner>,
+    uri: String,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let Some(inner) = self.registry.upgrade() else { return };
+        let mut watched = inner.lock_watched();
+        if let Some(count) = watched.get_mut(&self.uri) {
+            *count -= 1;
+            if *count == 0 {
+                watched.remove(&self.uri);
+                inner.watch(&self.uri, false);
+            }
+        }
+    }
 }
 
 /// All providers, in the order of listing.
@@ -141,7 +220,12 @@ impl Default for Registry {
     fn default() -> Self {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         Registry {
-            inner: Arc::new(Inner { providers: Mutex::default(), index: ArcSwap::default(), changes }),
+            inner: Arc::new(Inner {
+                providers: Mutex::default(),
+                index: ArcSwap::default(),
+                changes,
+                watched: Mutex::default(),
+            }),
         }
     }
 }
@@ -151,17 +235,20 @@ impl Registry {
     pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let mut providers = self.inner.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        Index::first_come(&providers).has_room_for(&*provider)?;
         providers.push(provider);
-        match Index::build(&providers) {
-            Ok(index) => {
-                self.inner.index.store(Arc::new(index));
-                Ok(())
-            }
-            Err(taken) => {
-                providers.pop();
-                Err(taken)
-            }
-        }
+        self.inner.index.store(Arc::new(Index::first_come(&providers)));
+        Ok(())
+    }
+
+    /// Takes a provider out. Calls that reached it already are its own to end.
+    pub fn remove(&self, name: &str) {
+        self.inner
+            .providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|known| known.name() != name);
+        self.inner.reindex();
     }
 
     /// Returns the place where providers announce changes.
@@ -191,9 +278,22 @@ impl Registry {
         self.inner.index.load().tools.get(name).map(|(tool, _)| tool.clone())
     }
 
-    /// Returns whether a provider answers for the target.
-    pub(crate) fn knows(&self, target: &Target) -> bool {
-        self.inner.index.load().provider_of(target).is_some()
+    /// Returns what is decided about the target where no rule speaks, or `None` if nobody answers for it.
+    pub(crate) fn knows(&self, target: &Target) -> Option<Unruled> {
+        self.inner.index.load().provider_of(target).map(|provider| provider.unruled())
+    }
+
+    /// Lets the owner of a resource know that somebody wants to be told of its changes, until what is returned is
+    /// dropped.
+    pub(crate) fn watch(&self, uri: &str) -> Watch {
+        let mut watched = self.inner.lock_watched();
+        let count = watched.entry(uri.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.inner.watch(uri, true);
+        }
+        drop(watched);
+        Watch { registry: Arc::downgrade(&self.inner), uri: uri.to_owned() }
     }
 
     /// Hands the call to its provider. The permit shows that the call went through the gate.
@@ -223,35 +323,40 @@ impl Registry {
 }
 
 impl Inner {
+    fn lock_watched(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self, uri: &str, wanted: bool) {
+        let index = self.index.load();
+        if let Some(at) = index.owner_of(uri) {
+            index.providers[at].watch(uri, wanted);
+        }
+    }
+
     fn reindex(&self) {
         let providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        // A provider that takes a name at run time that another has keeps its old entries out: the last good index stays.
-        if let Ok(index) = Index::build(&providers) {
-            self.index.store(Arc::new(index));
-        }
+        self.index.store(Arc::new(Index::first_come(&providers)));
     }
 }
 
 impl Index {
-    fn build(providers: &[Arc<dyn Provider>]) -> Result<Index, RegistryError> {
+    /// Whoever comes later and takes a name that another has does not get that name. Native families come first, so
+    /// no server can put itself in the place of one.
+    fn first_come(providers: &[Arc<dyn Provider>]) -> Index {
         let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        let mut waiting = Vec::new();
         for (at, provider) in providers.iter().enumerate() {
-            let catalog = provider.catalog();
-            let taken = |kind, name: &str, first: usize| RegistryError::Taken {
-                kind,
-                name: name.to_owned(),
-                first: providers[first].name().to_owned(),
-                second: provider.name().to_owned(),
-            };
+            let mut catalog = provider.catalog();
+            waiting
+                .extend(catalog.tools.extract_if(.., |tool| tool.withheld.is_some()).map(|tool| (tool, at)));
+            catalog.tools.retain(|tool| !index.tools.contains_key(&tool.name));
+            catalog.prompts.retain(|prompt| !index.prompts.contains_key(&prompt.name));
             for tool in &catalog.tools {
-                if let Some((_, first)) = index.tools.insert(tool.name.clone(), (tool.clone(), at)) {
-                    return Err(taken("tool", &tool.name, first));
-                }
+                index.tools.insert(tool.name.clone(), (tool.clone(), at));
             }
             for prompt in &catalog.prompts {
-                if let Some(first) = index.prompts.insert(prompt.name.clone(), at) {
-                    return Err(taken("prompt", &prompt.name, first));
-                }
+                index.prompts.insert(prompt.name.clone(), at);
             }
             for template in &catalog.templates {
                 index.templates.entry(template.uri_template.clone()).or_insert(at);
@@ -260,7 +365,36 @@ impl Index {
             index.catalog.prompts.extend(catalog.prompts);
             index.catalog.templates.extend(catalog.templates);
         }
-        Ok(index)
+        // What waits is known by name and not listed, and takes nobody's name away.
+        for (tool, at) in waiting {
+            index.tools.entry(tool.name.clone()).or_insert((tool, at));
+        }
+        index
+    }
+
+    /// Says whether a name that the provider offers is another's, or its own twice. What waits has no name to defend.
+    fn has_room_for(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
+        let (catalog, second) = (provider.catalog(), provider.name());
+        let taken = |kind, name: &str, first: Option<usize>| RegistryError::Taken {
+            kind,
+            name: name.to_owned(),
+            first: first.map_or(second, |first| self.providers[first].name()).to_owned(),
+            second: second.to_owned(),
+        };
+        let mut own = HashSet::new();
+        for tool in catalog.tools.iter().filter(|tool| tool.withheld.is_none()) {
+            let other = self.tools.get(&tool.name).filter(|(tool, _)| tool.withheld.is_none());
+            if other.is_some() || !own.insert(("tool", &tool.name)) {
+                return Err(taken("tool", &tool.name, other.map(|(_, at)| *at)));
+            }
+        }
+        for prompt in &catalog.prompts {
+            let other = self.prompts.get(&prompt.name).copied();
+            if other.is_some() || !own.insert(("prompt", &prompt.name)) {
+                return Err(taken("prompt", &prompt.name, other));
+            }
+        }
+        Ok(())
     }
 
     fn provider_of(&self, target: &Target) -> Option<Arc<dyn Provider>> {

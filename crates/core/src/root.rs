@@ -14,7 +14,7 @@ mod path;
 mod write;
 
 pub use error::RootError;
-pub use list::{Entry, Listed, Walked, WalkedFile};
+pub use list::{Entry, Listed, Stamp, Walked, WalkedFile};
 pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, RootedPath};
 pub use write::{Written, is_temporary};
 
@@ -31,6 +31,8 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICL
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// For a tree in which a link must not lead to what is hidden in it, either.
+const NO_LINKS: ResolveFlags = INSIDE.union(ResolveFlags::NO_SYMLINKS);
 /// The kernel gives up on a path whose parts are being renamed. It rarely does twice.
 const OPEN_ATTEMPTS_MAX: usize = 64;
 
@@ -64,6 +66,7 @@ pub struct OpenFile {
     descriptor: OwnedFd,
     size: u64,
     mode: Mode,
+    stamp: Stamp,
 }
 
 impl Root {
@@ -87,6 +90,12 @@ impl Root {
     /// Opens a file for reading. The size decides where a caller reads it, so it is known before the reading.
     pub fn open_file(&self, path: &RootedPath) -> Result<OpenFile, RootError> {
         OpenFile::check(open_inside(&self.folder, path.as_str(), READ, INSIDE)?)
+    }
+
+    /// Opens a file for reading if no link is on the way to it.
+    pub fn open_unlinked(&self, path: &RootedPath) -> Result<OpenFile, RootError> {
+        let flags = READ | OFlags::NOFOLLOW;
+        OpenFile::check(open_inside(&self.folder, path.as_str(), flags, NO_LINKS)?)
     }
 
     /// Returns the contents of a file of at most `bytes_max` bytes.
@@ -115,12 +124,18 @@ impl OpenFile {
         if stat.st_nlink > 1 {
             return Err(RootError::HardLink);
         }
-        Ok(OpenFile { descriptor, size: size_of(&stat), mode: Mode::from_raw_mode(stat.st_mode) })
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        Ok(OpenFile { descriptor, size: size_of(&stat), mode, stamp: Stamp::of(&stat) })
     }
 
     /// Returns how many bytes the file had when it was opened.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Returns what tells this state of the file from a later one.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// Returns the contents as they were when the file was opened; what is appended meanwhile is left out.

@@ -1,6 +1,8 @@
 //! What a tool is, apart from the function that runs.
 
+use crate::call::ToolView;
 use crate::effect::{Effect, Reach};
+use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -88,6 +90,18 @@ pub trait ArgumentCheck: Send + Sync {
     fn check(&self, arguments: &Value) -> Result<(), Vec<String>>;
 }
 
+/// What is decided about a tool where no rule speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Unruled {
+    /// By what it does to the world, as its author states it.
+    #[default]
+    ByEffect,
+    /// By what a person said of all tools of its server.
+    Allow,
+    Ask,
+    Deny,
+}
+
 /// A registered tool.
 pub struct ToolDef {
     pub name: String,
@@ -101,6 +115,15 @@ pub struct ToolDef {
     pub input_schema: Value,
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
+    pub unruled: Unruled,
+    /// The only clients that know of it, where not all do.
+    pub view: Option<ToolView>,
+    /// The server that the tool is of, where it is no native one.
+    pub server: Option<String>,
+    pub definition: Option<Definition>,
+    /// What a person has to do before it can be called. Such a tool is never listed; its name is only known so that
+    /// whoever may call it learns why it cannot be.
+    pub withheld: Option<String>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<Listed>,
     digest: OnceLock<[u8; 32]>,
@@ -120,10 +143,98 @@ impl ToolDef {
             input_schema,
             output_schema,
             example: Some(spec.example),
+            unruled: Unruled::default(),
+            view: None,
+            server: None,
+            definition: None,
+            withheld: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
         }
+    }
+
+    /// Makes a tool of another server's. Its annotations are its own words: what it does is said by `effect`.
+    #[expect(clippy::too_many_arguments, reason = "each is one part of what a tool is")]
+    pub fn foreign(
+        server: String,
+        name: String,
+        title: String,
+        description: String,
+        effect: Effect,
+        reach: Reach,
+        limits: Limits,
+        input_schema: Value,
+        output_schema: Option<Value>,
+        definition: Definition,
+    ) -> ToolDef {
+        ToolDef {
+            name,
+            title,
+            description,
+            effect,
+            reach,
+            limits,
+            error_style: ErrorStyle::default(),
+            tasks: TaskSupport::default(),
+            input_schema,
+            output_schema,
+            example: None,
+            unruled: Unruled::default(),
+            view: None,
+            server: Some(server),
+            definition: Some(definition),
+            withheld: None,
+            check: OnceLock::new(),
+            listing: ArcSwapOption::empty(),
+            digest: OnceLock::new(),
+        }
+    }
+
+    /// Says what is decided where no rule speaks.
+    #[must_use]
+    pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
+        self.unruled = unruled;
+        self
+    }
+
+    /// Says that only clients with this view know of the tool.
+    #[must_use]
+    pub fn seen_by(mut self, view: ToolView) -> ToolDef {
+        self.view = Some(view);
+        self
+    }
+
+    /// Returns whether a client with this view knows of the tool at all.
+    pub fn is_for(&self, view: ToolView) -> bool {
+        self.view.is_none_or(|only| only == view)
+    }
+
+    /// Makes a tool that waits for a person. Nothing that its server says of it is kept: nobody has looked at that.
+    pub fn waiting(
+        server: String,
+        name: String,
+        effect: Effect,
+        reach: Reach,
+        unruled: Unruled,
+        hint: String,
+    ) -> ToolDef {
+        let nothing = Definition::new(RawValue::NULL.to_owned());
+        let any = serde_json::json!({ "type": "object" });
+        let (title, description) = (String::new(), String::new());
+        let def = ToolDef::foreign(
+            server,
+            name,
+            title,
+            description,
+            effect,
+            reach,
+            Limits::DEFAULT,
+            any,
+            None,
+            nothing,
+        );
+        ToolDef { withheld: Some(hint), definition: None, ..def.unruled(unruled) }
     }
 
     /// Returns the compiled schema, compiling it at the first use.
@@ -141,13 +252,14 @@ impl ToolDef {
             let mut hash = Sha256::new();
             let schema = |schema: Option<&Value>| schema.map_or_else(String::new, Value::to_string);
             for part in [
-                &self.name,
+                self.name.as_str(),
                 &self.title,
                 &self.description,
                 self.effect.as_str(),
                 self.reach.as_str(),
                 &schema(Some(&self.input_schema)),
                 &schema(self.output_schema.as_ref()),
+                self.definition.as_ref().map_or("", |definition| definition.raw().get()),
             ] {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);
@@ -179,6 +291,11 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// A definition that is written for one list only.
+    pub fn once(text: Box<RawValue>) -> Listed {
+        Listed { generation: 0, text }
+    }
+
     pub fn text(&self) -> &RawValue {
         &self.text
     }

@@ -1,16 +1,20 @@
-//! Opens connections, to addresses that were checked. No other file of the project opens one to the outside.
+//! Opens connections: to addresses that were checked, or that a person configured. No other file of the project opens
+//! one to the outside.
 
 use crate::error::EgressError;
 use crate::target::Target;
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt;
 use std::io;
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -18,6 +22,10 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// How many addresses of one host are tried, one after the other.
 const ATTEMPTS_MAX: usize = 4;
+/// After how much silence the other end is asked whether it is there, how often then, and how many times.
+const ALIVE_AFTER: Duration = Duration::from_secs(30);
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+const ALIVE_TRIES: u32 = 3;
 
 /// Opens connections and proves who is at the other end.
 pub(crate) struct Connector {
@@ -29,6 +37,7 @@ pub(crate) struct Connector {
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
 }
 
 impl Connector {
@@ -72,6 +81,43 @@ impl Connector {
         tokio::time::timeout(self.timeout, opening).await.unwrap_or(Err(late))
     }
 
+    /// Connects to the first of `addresses` that answers. They are those of a place that a person configured, so that
+    /// none of them is refused. `name` is whom the certificate must be of; without one there is no TLS.
+    pub(crate) async fn open_own(
+        &self,
+        addresses: &[SocketAddr],
+        name: Option<ServerName<'static>>,
+    ) -> Result<Stream, String> {
+        let mut why = "the name has no address".to_owned();
+        let tried = addresses.iter().take(ATTEMPTS_MAX);
+        let share = self.timeout / u32::try_from(tried.len().max(1)).unwrap_or(1);
+        for address in tried {
+            let stream = match tokio::time::timeout(share, connect(*address)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    why = error.to_string();
+                    continue;
+                }
+                Err(_) => {
+                    why = format!("no connection within {} s", share.as_secs());
+                    continue;
+                }
+            };
+            let Some(name) = name else { return Ok(Stream::Plain(stream)) };
+            let shaking = tokio::time::timeout(self.timeout, self.tls.connect(name, stream)).await;
+            let tls = shaking.map_err(|_| format!("no TLS within {} s", self.timeout.as_secs()))?;
+            return Ok(Stream::Tls(Box::new(tls.map_err(|error| format!("TLS: {error}"))?)));
+        }
+        Err(why)
+    }
+
+    /// Connects to a socket of this machine.
+    pub(crate) async fn open_socket(&self, path: &Path) -> Result<Stream, String> {
+        let opening = tokio::time::timeout(self.timeout, UnixStream::connect(path)).await;
+        let opened = opening.map_err(|_| format!("no connection within {} s", self.timeout.as_secs()))?;
+        opened.map(Stream::Unix).map_err(|error| error.to_string())
+    }
+
     async fn reach(&self, target: &Target, addresses: &[IpAddr]) -> Result<TcpStream, EgressError> {
         let mut why = "it has no address".to_owned();
         let tried = addresses.iter().take(ATTEMPTS_MAX);
@@ -98,6 +144,11 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         return Err(io::Error::other(format!("connected to {peer} instead of {address}")));
     }
     stream.set_nodelay(true)?;
+    // A stream that only listens would not notice that the other end is gone. Where the system cannot ask, it cannot.
+    let _ = sockopt::set_socket_keepalive(&stream, true);
+    let _ = sockopt::set_tcp_keepidle(&stream, ALIVE_AFTER);
+    let _ = sockopt::set_tcp_keepintvl(&stream, ALIVE_EVERY);
+    let _ = sockopt::set_tcp_keepcnt(&stream, ALIVE_TRIES);
     Ok(stream)
 }
 
@@ -118,6 +169,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -127,6 +179,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -134,6 +187,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -141,6 +195,28 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    // Head and body leave together, without being copied together first.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+            Stream::Unix(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -54,6 +54,15 @@ pub enum EgressError {
     Paced { host: String, retry_after: Duration },
     #[error("{why}")]
     Secret { why: String },
+    /// About an address that is not shown: the words are ours, so that nothing of it is among them.
+    #[error("{label} {what}")]
+    Hidden {
+        label: String,
+        what: &'static str,
+        kind: ErrorKind,
+        advice: &'static str,
+        retry_after: Option<Duration>,
+    },
     #[error("cancelled by the caller")]
     Cancelled,
     #[error("the client could not be made: {why}")]
@@ -79,11 +88,55 @@ impl EgressError {
             E::Corrupt { .. } | E::Encoding { .. } => ErrorKind::Upstream,
             E::Timeout { .. } => ErrorKind::Timeout,
             E::TooLarge { .. } | E::Bomb { .. } => ErrorKind::TooLarge,
-            // Not the hub's own limit, which means something else to a client.
-            E::Paced { .. } => ErrorKind::Upstream,
+            E::Paced { .. } => ErrorKind::RateLimited,
+            E::Hidden { kind, .. } => *kind,
             E::Cancelled => ErrorKind::Cancelled,
             E::Setup { .. } => ErrorKind::Internal,
         }
+    }
+
+    /// Returns the same about an address that is not shown, which `label` stands for.
+    ///
+    /// Not even the host is named, nor a scheme or port: a private link may be all of these.
+    pub(crate) fn hidden_as(self, label: &str) -> EgressError {
+        use EgressError as E;
+        const TELL: &str =
+            "tell the user: its address in the configuration or the secret store has to be corrected";
+        let retry_after = match &self {
+            E::Paced { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        };
+        let kind = self.kind();
+        let (what, advice) = match self {
+            // These say nothing about the address.
+            E::Cancelled | E::Setup { .. } | E::Secret { .. } | E::Hidden { .. } => return self,
+            E::BadUrl { .. } | E::LongUrl { .. } => ("has an address that cannot be read", TELL),
+            E::Scheme { .. } | E::PlainHttp => ("has an address without https://", TELL),
+            E::Credentials => ("has an address with a user name or password", TELL),
+            E::Port { .. } => ("has an address with an unusual port", TELL),
+            E::NotPublic { .. } => (
+                "has no public address",
+                "try again later, or tell the user: private addresses are reached only if `egress.allow` names the exact host and port",
+            ),
+            E::Unwanted { .. } => ("may not be asked", TELL),
+            E::Downgrade | E::Redirect { .. } | E::ManyRedirects { .. } | E::SentElsewhere { .. } => {
+                ("redirects to where we do not follow", TELL)
+            }
+            E::Connect { .. } => ("is not answering", "try again in a minute"),
+            E::Timeout { .. } => ("did not answer in time", "try again in a minute"),
+            E::Tls { .. } => (
+                "could not prove who it is (TLS)",
+                "tell the user: its certificate is not valid for its host",
+            ),
+            E::BadResponse { .. } | E::Corrupt { .. } | E::Encoding { .. } => {
+                ("answered something that is not HTTP as we know it", TELL)
+            }
+            E::TooLarge { .. } | E::Bomb { .. } => {
+                ("is too large", "tell the user: it has more than is read")
+            }
+            E::Paced { .. } => ("was asked too often", "wait a while before you ask again"),
+        };
+        E::Hidden { label: label.to_owned(), what, kind, advice, retry_after }
     }
 
     /// Says what the caller can do about it.
@@ -113,11 +166,9 @@ impl EgressError {
                 "try another address; this one is broken"
             }
             E::TooLarge { .. } | E::Bomb { .. } => "look for a smaller page that has what you need",
-            E::Paced { retry_after, .. } => {
-                return Some(format!("wait {} s before you ask it again", retry_after.as_secs().max(1)));
-            }
+            E::Hidden { advice, .. } => advice,
             E::Secret { .. } => "`portcullis secrets grant` lets a person say where a secret may go",
-            E::Cancelled | E::Setup { .. } => return None,
+            E::Paced { .. } | E::Cancelled | E::Setup { .. } => return None,
         };
         Some(said.to_owned())
     }
@@ -136,14 +187,22 @@ impl EgressError {
 
 impl From<EgressError> for ToolError {
     fn from(error: EgressError) -> ToolError {
-        let mut told = ToolError::new(error.kind(), error.to_string());
-        told.hints.extend(error.advice());
-        if let EgressError::Paced { retry_after, .. } = &error {
-            told.retry_after = Some(*retry_after);
+        let mut told = match &error {
+            EgressError::Paced { retry_after, .. } => {
+                ToolError::busy_outside(error.to_string(), Some(*retry_after))
+            }
+            EgressError::Hidden { kind: ErrorKind::RateLimited, retry_after, .. } => {
+                ToolError::busy_outside(error.to_string(), *retry_after)
+            }
+            _ => {
+                let mut told = ToolError::new(error.kind(), error.to_string());
+                told.hints.extend(error.advice());
+                told
+            }
+        };
+        if let Some(reason) = error.reason() {
+            told = told.caused_by(reason);
         }
-        match error.reason() {
-            Some(reason) => told.caused_by(reason),
-            None => told,
-        }
+        told
     }
 }

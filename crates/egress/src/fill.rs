@@ -12,11 +12,20 @@ use std::fmt;
 pub trait SecretSource: Send + Sync {
     /// Returns a value for `field` of a request to `host`, if it was granted for that.
     fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError>;
+
+    /// Returns a value that is an address as a whole, for a request to that address.
+    fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
+        Err(SecretError::Unknown(name.to_owned()))
+    }
 }
 
 impl SecretSource for SecretStore {
     fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
         SecretStore::resolve_for(self, name, host, field)
+    }
+
+    fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
+        SecretStore::resolve_address(self, name)
     }
 }
 

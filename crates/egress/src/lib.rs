@@ -5,14 +5,19 @@
 //! checked, and nowhere else. Redirects are followed here, each hop checked like the first. Time, size and pace are
 //! bounded. A secret is put in when a request is sent, towards the host and field it was granted for.
 //!
+//! A place that a person wrote into the configuration is another matter: `own.rs` reaches it wherever it is.
+//!
 //! Connections are opened in `connect.rs` only. The lint in `clippy.toml` keeps it that way.
 
 mod address;
+mod authority;
 mod connect;
 mod decode;
 mod error;
 mod exchange;
 mod fill;
+mod hidden;
+pub mod own;
 mod pace;
 mod request;
 mod resolve;
@@ -22,11 +27,14 @@ mod target;
 mod tests;
 
 pub use address::is_public;
+pub use authority::{AuthorityError, certificates};
 pub use error::EgressError;
 pub use fill::{Escape, Fill, NoSecrets, SecretSource};
+pub use hidden::{HiddenAddress, HiddenAnswer, HiddenRequest};
 pub use hyper::header;
 pub use hyper::header::HeaderMap;
 pub use pace::PerHost;
+pub use portcullis_store::secrets::SecretRef;
 pub use request::{Fetched, HostFilter, Method, Request};
 pub use resolve::{Resolve, SystemResolver};
 pub use target::{Exception, ExceptionError, PlainHttp};
@@ -118,6 +126,11 @@ impl Egress {
     /// Begins a request that only looks.
     pub fn get(&self, url: &str) -> Request<'_> {
         Request::new(self, Method::Get, url)
+    }
+
+    /// Begins a request to an address that nobody may see. `label` stands for it in what is told.
+    pub fn get_hidden(&self, address: &HiddenAddress, label: impl Into<String>) -> HiddenRequest<'_> {
+        HiddenRequest::new(self, address.clone(), label.into())
     }
 
     /// Begins a request that sends something.

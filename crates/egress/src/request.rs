@@ -146,6 +146,13 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Checks the address as [`Request::send`] would, and asks nobody but the resolver. What is sent later is checked again.
+    pub async fn check(self) -> Result<Url, EgressError> {
+        let target = Target::parse(&self.url, &self.rules())?;
+        self.addresses(&target).await?;
+        Ok(target.url)
+    }
+
     fn rules(&self) -> Rules<'a> {
         Rules { plain_http: self.plain_http, exceptions: &self.egress.exceptions }
     }

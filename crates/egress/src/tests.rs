@@ -1,13 +1,12 @@
 //! Hostile addresses, names, redirects and bodies.
 
-mod canaries;
-mod figures;
+mod hidden;
 mod hops;
 mod memory;
+mod own;
 mod secrets;
 mod site;
 mod tls;
-mod weak;
 
 use crate::{Egress, EgressSettings, NoSecrets, PerHost, Resolve, SecretSource};
 use futures::future::BoxFuture;

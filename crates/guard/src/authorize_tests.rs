@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::{Rule, Verdict, When};
 use crate::testing::{StoppedClock, call, call_by, caller, client, gate, kind_of, scope, told};
-use portcullis_core::{Effect, EffectSet, ErrorKind, Origin, Pattern, Reach};
+use portcullis_core::{Effect, EffectSet, ErrorKind, Origin, Pattern, Reach, Unruled};
 
 fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
     Rule {
@@ -17,8 +17,11 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
 }
 
 fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: Reach) -> String {
-    let decision =
-        policy.decide(caller, &Listing { kind: "tool", name, effect, reach }, Timestamp::UNIX_EPOCH);
+    let decision = policy.decide(
+        caller,
+        &Listing { kind: "tool", name, effect, reach, unruled: Unruled::ByEffect },
+        Timestamp::UNIX_EPOCH,
+    );
     format!("{} by {}", decision.as_str(), decision.rule())
 }
 
@@ -83,9 +86,9 @@ fn no_rule_widens_a_clients_scope() {
 /// Everything of an error that a client or a transport could tell apart.
 fn anatomy(outcome: &Outcome) -> String {
     let error = outcome.as_ref().unwrap_err();
-    let ToolError { kind, message, hints, fault, retry_after, input, capability, source } = error;
+    let ToolError { kind, message, hints, fault, retry_after, input, capability, source, foreign } = error;
     format!(
-        "{kind:?} {message} {hints:?} {fault:?} {retry_after:?} {input:?} {capability:?} {}",
+        "{kind:?} {message} {hints:?} {fault:?} {retry_after:?} {input:?} {capability:?} {foreign:?} {}",
         source.is_some()
     )
 }

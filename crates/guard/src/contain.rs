@@ -6,9 +6,10 @@
 
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogMessage, Next, Outcome, Peer,
-    Progress, Question, ToolError, Trail, Waits,
+    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogLevel, LogMessage, Next, Outcome,
+    Peer, Progress, Question, ToolError, Trail, Waits,
 };
+use serde_json::Value;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -118,6 +119,18 @@ impl Peer for Asking {
 
     fn state(&self) -> Option<&str> {
         self.peer.state()
+    }
+
+    fn round(&self) -> Option<&Answers> {
+        self.peer.round()
+    }
+
+    fn capabilities(&self) -> Value {
+        self.peer.capabilities()
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.peer.log_level()
     }
 
     fn session(&self) -> Option<&str> {

@@ -12,7 +12,7 @@ pub use when::{Days, Hours, When};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Caller, Decision, Effect, EffectSet, Listing, Origin, Pattern, Reach};
+use portcullis_core::{Caller, Decision, Effect, EffectSet, Listing, Origin, Pattern, Reach, Unruled};
 use when::Moment;
 
 /// What a rule says.
@@ -162,7 +162,7 @@ impl Policy {
                 return decision(rule.decision, &rule.name);
             }
         }
-        let (verdict, rule) = default_for(listing.effect, listing.reach);
+        let (verdict, rule) = default_for(listing.effect, listing.reach, listing.unruled);
         decision(verdict, rule)
     }
 
@@ -179,7 +179,13 @@ impl Policy {
 }
 
 /// Returns what holds where no rule matches, and its name.
-pub fn default_for(effect: Effect, reach: Reach) -> (Verdict, &'static str) {
+pub fn default_for(effect: Effect, reach: Reach, unruled: Unruled) -> (Verdict, &'static str) {
+    match unruled {
+        Unruled::ByEffect => {}
+        Unruled::Allow => return (Verdict::Allow, "server:allow"),
+        Unruled::Ask => return (Verdict::Ask, "server:ask"),
+        Unruled::Deny => return (Verdict::Deny, "server:deny"),
+    }
     match (effect, reach) {
         (Effect::Read, _) => (Verdict::Allow, "default:read"),
         (Effect::Destroy, _) => (Verdict::Ask, "default:destroy"),

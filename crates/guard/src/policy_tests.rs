@@ -3,7 +3,7 @@ use crate::authorize::Authorize;
 use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
-use portcullis_core::{Change, Clock, ErrorKind, Gate};
+use portcullis_core::{Change, Clock, ErrorKind, Gate, ToolView, Unruled};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -44,8 +44,13 @@ fn policy(when: When) -> Policy {
     Policy { rules: vec![rule("policy[0]", when, Verdict::Deny)], zone: vienna() }
 }
 
-const READ: Listing<'static> =
-    Listing { kind: "tool", name: "x_y", effect: Effect::Read, reach: Reach::Local };
+const READ: Listing<'static> = Listing {
+    kind: "tool",
+    name: "x_y",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    unruled: Unruled::ByEffect,
+};
 
 /// Hours, days and end of a rule, a time, and what of the rule does not hold then.
 type Row = (&'static str, &'static [&'static str], &'static str, &'static str, Option<Part>);
@@ -459,7 +464,7 @@ fn told_by_the_book(policy: &Policy, who: &Caller, listing: &Listing<'_>, now: T
     match matching {
         Some(rule) => format!("{} by {}", rule.decision.as_str(), rule.name),
         None => {
-            let (verdict, name) = default_for(listing.effect, listing.reach);
+            let (verdict, name) = default_for(listing.effect, listing.reach, listing.unruled);
             format!("{} by {name}", verdict.as_str())
         }
     }
@@ -481,9 +486,9 @@ proptest! {
         minutes in 0i64..20 * 24 * 60,
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
-        let scope = portcullis_core::Scope { allow, effects };
+        let scope = portcullis_core::Scope { allow, effects, view: ToolView::All };
         let who = Caller { origin, ..client(name, scope) };
-        let listing = Listing { kind: "tool", name: tool, effect, reach };
+        let listing = Listing { kind: "tool", name: tool, effect, reach, unruled: Unruled::ByEffect };
         let decided = policy.decide(&who, &listing, now);
         let explained = policy.explain(&who, &listing, now);
         prop_assert_eq!(&decided, &explained.decision);

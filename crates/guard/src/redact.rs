@@ -22,8 +22,8 @@ pub use stream::Scrubber;
 use arc_swap::ArcSwap;
 use budget::Budget;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogMessage, Next, Outcome, Output,
-    Peer, Progress, Question, Scrub, Secret, ToolError,
+    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogLevel, LogMessage, Next, Outcome,
+    Output, Peer, Progress, Question, Scrub, Secret, ToolError,
 };
 use scan::{Masks, Scan};
 use serde_json::Value;
@@ -120,6 +120,10 @@ impl Redactor {
         let mut scan = self.scan(&masks);
         scan.scrub_in_place(&mut error.message);
         error.hints.iter_mut().for_each(|hint| scan.scrub_in_place(hint));
+        if let Some(foreign) = &mut error.foreign {
+            scan.scrub_in_place(&mut foreign.message);
+            foreign.data.iter_mut().for_each(|data| scan.scrub_value(data));
+        }
         if let Some(input) = &mut error.input {
             let InputRequired { questions, state } = &mut **input;
             questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
@@ -231,6 +235,18 @@ impl Peer for RedactedPeer {
 
     fn state(&self) -> Option<&str> {
         self.peer.state()
+    }
+
+    fn round(&self) -> Option<&Answers> {
+        self.peer.round()
+    }
+
+    fn capabilities(&self) -> Value {
+        self.peer.capabilities()
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.peer.log_level()
     }
 
     fn session(&self) -> Option<&str> {

@@ -6,7 +6,7 @@ use portcullis_core::{
     Content, Effect, EffectSet, ErrorKind, Example, Family, Gate, InputRequired, Json, Layer, Limits,
     LogLevel, LogMessage, Origin, Outcome, Output, Pattern, Peer, Progress, PromptDef, PromptMessage,
     PromptOutput, PromptSource, Question, Reach, Registry, ResourceBody, ResourceContents, ResourceDef,
-    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec,
+    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec, ToolView,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,7 @@ impl ResourceSource for Notes {
             description: None,
             mime_type: None,
             size: None,
+            definition: None,
         };
         Box::pin(async move { Ok(vec![def("stub://a"), def("stub://b")]) })
     }
@@ -117,7 +118,7 @@ struct Greetings;
 impl PromptSource for Greetings {
     fn prompts(&self) -> Vec<Arc<PromptDef>> {
         let (name, arguments) = ("stub_greet".to_owned(), Vec::new());
-        vec![Arc::new(PromptDef { name, title: None, description: None, arguments })]
+        vec![Arc::new(PromptDef { name, title: None, description: None, arguments, definition: None })]
     }
 
     fn get(
@@ -169,7 +170,7 @@ pub(crate) fn caller(name: &str) -> Caller {
 }
 
 pub(crate) fn scope(allow: &[&str], effects: EffectSet) -> Scope {
-    Scope { allow: Pattern::new(allow).unwrap(), effects }
+    Scope { allow: Pattern::new(allow).unwrap(), effects, view: ToolView::All }
 }
 
 /// Returns a call of client `ada`: `tool_name {"arguments": 1}`, or with `resource`, `prompt` or `completion` before it.

@@ -37,6 +37,11 @@ fn check(call: &Call) -> Result<(), ToolError> {
         // Resources, prompts and completions have no schema: their providers say themselves what they need.
         return call.arguments.value().map(|_| ()).map_err(|reason| invalid(&[reason.to_owned()]));
     };
+    // Before a person is asked about a call that cannot run.
+    if let Some(hint) = &tool.withheld {
+        let message = format!("tool `{}` waits until a person has looked at it", tool.name);
+        return Err(ToolError::unavailable(message).hint(hint.clone()));
+    }
     check_arguments(tool, &call.arguments)
 }
 

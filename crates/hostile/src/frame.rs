@@ -171,7 +171,7 @@ fn written(id: &Id) -> String {
 
 /// What is answered to a message that makes no sense is itself a message, in one line and not long.
 fn check_refused(malformed: &Malformed) -> Verdict {
-    let answer = rpc::response(malformed.id.as_ref(), &Err(malformed.error.clone()));
+    let answer = rpc::response(malformed.id.as_ref(), Err(malformed.error.clone()));
     hold!(!answer.contains(&b'\n'), "the answer has a line break: {answer:?}");
     hold!(answer.len() <= 2048, "the answer has {} bytes", answer.len());
     let value: Result<serde_json::Value, _> = serde_json::from_slice(&answer);

@@ -1,12 +1,14 @@
 //! The command line.
 
+mod mcp;
 mod policy;
 
+pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use portcullis_core::Effect;
+use portcullis_core::{Effect, ToolView};
 use std::path::PathBuf;
 
 /// One guarded door between AI agents and everything they touch.
@@ -43,6 +45,7 @@ Examples:
   portcullis tools call workspace_list '{}'       call a tool from here
   portcullis secrets set GITHUB_TOKEN --grant api.github.com
                                                   keep a secret for one place, out of everything else
+  portcullis mcp add git -- uvx mcp-server-git    another server behind the same guards
   portcullis policy test laptop workspace_write   may it, and by which rule
   portcullis doctor                               what works and what does not
 
@@ -69,6 +72,8 @@ pub enum Command {
     Doctor,
     /// List the tools, or call one
     Tools(ToolsArgs),
+    /// Put other MCP servers behind this hub, and say what of them is let in
+    Mcp(McpArgs),
     /// Say who may call, and what
     Clients(ClientsArgs),
     /// Show the rules, or explain what they make of a call
@@ -86,6 +91,9 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print the JSON schema of the configuration file, for editors
     ConfigSchema,
+    /// Waits beside a hub, to end its servers if it cannot
+    #[command(name = "__guardian", hide = true)]
+    Guardian { mark: String },
 }
 
 #[derive(Debug, Args)]
@@ -240,6 +248,9 @@ pub struct AddArgs {
     /// What its calls may do: read, create, write, destroy
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
     pub effects: Vec<Effect>,
+    /// How it gets to know the tools of other servers: listed, or found with `find_tools`
+    #[arg(long, value_enum, default_value_t)]
+    pub tools: ViewArg,
     /// When the token stops working, from now: 12h, 30d, 8w
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
@@ -252,6 +263,22 @@ pub struct AddArgs {
     /// Do not ask before the application's configuration is changed
     #[arg(long)]
     pub yes: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum ViewArg {
+    #[default]
+    All,
+    Search,
+}
+
+impl From<ViewArg> for ToolView {
+    fn from(view: ViewArg) -> ToolView {
+        match view {
+            ViewArg::All => ToolView::All,
+            ViewArg::Search => ToolView::Search,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

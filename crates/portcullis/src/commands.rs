@@ -6,6 +6,8 @@ pub(crate) mod clients;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod link;
+pub(crate) mod mcp;
+pub(crate) mod mcp_auth;
 pub(crate) mod policy;
 pub(crate) mod secrets;
 pub(crate) mod selftest;

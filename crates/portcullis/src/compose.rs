@@ -3,32 +3,42 @@
 use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
+use crate::mcp::{self, Makers, Servers};
 use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
 use anyhow::{Context, Result};
+use arc_swap::ArcSwap;
+use jiff::tz::TimeZone;
 use portcullis_core::{
     Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_egress::{Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
+use portcullis_egress::{CertificateDer, Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
 use portcullis_guard::{
     ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
     ServerNumbers, Verdict,
 };
 use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, Search, ServerCounts};
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
+use portcullis_store::pins::Pins;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{ToolsConfig, WebConfig};
+use portcullis_tools::{
+    CalendarConfig, GithubConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
+};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What agents are told when they connect.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
+
+/// How long after a failed push of the vault the next is tried.
+const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// A hub, and what is needed to change it while it runs.
 pub(crate) struct Composed {
@@ -36,7 +46,9 @@ pub(crate) struct Composed {
     pub(crate) identity: Arc<Directory>,
     pub(crate) handles: Handles,
     pub(crate) health: Arc<ConfigHealth>,
+    pub(crate) servers: Arc<Servers>,
     changes: Changes,
+    zone: LiveZone,
 }
 
 /// Whether the configuration on disk is the one in force.
@@ -83,6 +95,7 @@ struct HubOps {
     identity: Arc<Directory>,
     config: Arc<ConfigHealth>,
     secrets: Arc<LiveSecrets>,
+    pins: Arc<Pins>,
     ai_data: PathBuf,
 }
 
@@ -101,6 +114,7 @@ impl Ops for HubOps {
             Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
+            Readiness { component: "pins", state: self.pins.health() },
             Readiness { component: "secrets", state: self.secrets.health() },
             Readiness { component: "workspace", state: workspace },
         ]
@@ -124,49 +138,100 @@ impl Ops for HubOps {
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     // With every family that a configuration can turn on.
-    std::fs::write(folder.path().join("portcullis.toml"), "[web]\n").context("no temporary folder")?;
+    let all = "[vault]\n[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
+    std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let tools = tools(&config, Arc::new(NoSecrets))?;
+    let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config))?;
     let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
-fn tools(config: &Config, secrets: Arc<dyn SecretSource>) -> Result<ToolsConfig> {
-    Ok(ToolsConfig {
-        workspace_root: config.workspace.data_dir(),
-        prompts_dir: config.prompts.path.clone(),
-        workspace: config.workspace.enabled,
-        memory: config.memory.enabled,
-        web: config.web.as_ref().map(|web| web_config(config, web, secrets)).transpose()?,
-    })
+/// The time zone of the configuration in force.
+type LiveZone = Arc<ArcSwap<TimeZone>>;
+
+fn live_zone(config: &Config) -> LiveZone {
+    Arc::new(ArcSwap::from_pointee(config.time.zone.clone()))
 }
 
-fn web_config(config: &Config, web: &config::Web, secrets: Arc<dyn SecretSource>) -> Result<WebConfig> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let settings = EgressSettings {
-        exceptions: config.egress.exceptions.clone(),
-        per_host: config.egress.per_host,
-        ..EgressSettings::default()
+fn vault_config(vault: &config::Vault, secrets: Arc<dyn SecretSource>) -> VaultConfig {
+    let sync = vault.sync.as_ref().map(|sync| SyncConfig {
+        address: sync.address.clone(),
+        user: sync.user.clone(),
+        token: sync.token.clone(),
+        secrets,
+        author: sync.author.clone(),
+        times: SyncTimes { pull_after: sync.pull_after, within: sync.within, retry_after: PUSH_RETRY_AFTER },
+        at_start: true,
+    });
+    VaultConfig { path: vault.path.clone(), sync }
+}
+
+fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Result<ToolsConfig> {
+    let local = ToolsConfig::local(config.workspace.data_dir(), config.prompts.path.clone());
+    let local = ToolsConfig {
+        workspace: config.workspace.enabled,
+        memory: config.memory.enabled,
+        vault: config.vault.as_ref().map(|vault| vault_config(vault, secrets.clone())),
+        ..local
     };
-    let resolver = Arc::new(SystemResolver::default());
-    let egress = Egress::new(settings, resolver, secrets, clock.clone())?;
-    Ok(WebConfig {
-        egress: Arc::new(egress),
-        clock,
+    if config.web.is_none() && config.calendars.is_empty() && config.github.is_none() {
+        return Ok(local);
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let egress = Arc::new(egress(config, secrets, clock.clone())?);
+    let web = config.web.as_ref().map(|web| WebConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
         plain_http: web.plain_http,
         respect_robots: web.respect_robots,
         user_agent: web.user_agent.clone(),
         allow: web.allow.clone(),
         deny: web.deny.clone(),
-    })
+    });
+    let calendars = (!config.calendars.is_empty()).then(|| CalendarConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
+        zone: Arc::new(move || TimeZone::clone(&zone.load())),
+        calendars: config.calendars.clone(),
+    });
+    let github = config.github.as_ref().map(|github| GithubConfig {
+        egress: egress.clone(),
+        clock: clock.clone(),
+        base_url: github.base_url.clone(),
+        token: github.token.clone(),
+        repositories: github.repositories.clone(),
+    });
+    Ok(ToolsConfig { web, calendars, github, ..local })
+}
+
+/// Makes the one client, which all families share: pace and bounds hold for all of them together.
+fn egress(config: &Config, secrets: Arc<dyn SecretSource>, clock: Arc<dyn Clock>) -> Result<Egress> {
+    let settings = EgressSettings {
+        exceptions: config.egress.exceptions.clone(),
+        per_host: config.egress.per_host,
+        extra_roots: extra_roots(config)?,
+        ..EgressSettings::default()
+    };
+    Ok(Egress::new(settings, Arc::new(SystemResolver::default()), secrets, clock)?)
+}
+
+/// Reads the certificates that are trusted besides the well-known ones.
+pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>>> {
+    let Some(path) = &config.egress.ca_file else { return Ok(Vec::new()) };
+    portcullis_egress::certificates(path).with_context(|| format!("`egress.ca_file` is `{}`", path.display()))
 }
 
 /// Returns the native tools of a configuration, seen by nobody in particular. Touches none of its data.
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let tools = ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets))? };
+    let mut tools =
+        ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets), live_zone(config))? };
+    if let Some(vault) = &mut tools.vault {
+        vault.path = folder.path().join("vault");
+        vault.sync.iter_mut().for_each(|sync| sync.at_start = false);
+    }
     let registry = Registry::default();
     portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry.tools())
@@ -203,34 +268,46 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
     let registry = Registry::default();
     let changes = registry.changes();
-    let tools = tools(config, store.clone())?;
+    let makers = Makers::open(&secure, store.clone(), clock.clone())?;
+    let pins = makers.pins.clone();
+    let servers = Arc::new(Servers::new(registry.clone(), makers));
+    let zone = live_zone(config);
+    let tools = tools(config, store.clone(), zone.clone())?;
+    let search = Search::default();
+    registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
+    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
+    servers.makers.masked_by(live.clone());
+    servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
     voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
-    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
     let ops = HubOps {
         handles: handles.clone(),
         identity: identity.clone(),
         config: health.clone(),
         secrets: live.clone(),
+        pins,
         ai_data,
     };
+    let gate = Arc::new(gate);
+    search.searches(&gate);
     let hub = Hub::new(HubParts {
-        gate: Arc::new(gate),
+        gate,
         identity: Arc::new(Known(identity.clone())),
         local_client: local_client(config),
         ops: Arc::new(ops),
         clock,
-        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: false },
+        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
         limits: limits(config),
         scrub: Arc::new(handles.redactor.clone()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live, secure, hub.clone()));
+    tokio::spawn(secrets::watch(live, servers.clone(), secure.clone(), hub.clone()));
+    tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
-    Ok(Composed { hub, identity, handles, health, changes })
+    Ok(Composed { hub, identity, handles, health, servers, changes, zone })
 }
 
 /// Tells clients when the time changes what they may see, until the hub closes.
@@ -257,7 +334,9 @@ impl Composed {
     pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
         self.handles.apply(rate(config), policy(config), approval_times(config));
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
+        self.servers.apply(config);
         self.hub.set_local_client(local_client(config));
+        self.zone.store(Arc::new(config.time.zone.clone()));
         if let Some(bound) = http {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
         }

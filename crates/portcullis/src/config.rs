@@ -6,26 +6,35 @@
 
 mod add_rule;
 mod check;
+mod edit_servers;
 mod example;
 mod limit_table;
 mod meaning;
+mod oauth;
+mod outside;
 mod problem;
 mod read;
 mod time;
+mod vault;
 mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
+pub use edit_servers::{EditError, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
+pub use oauth::McpOAuth;
 pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
-use portcullis_core::{EffectSet, Origin, Pattern, Reach, Scope};
-use portcullis_egress::{Exception, PerHost, PlainHttp};
+use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::Place;
+use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
 use portcullis_guard::{TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
+use portcullis_tools::{Author, CalendarSource, RemoteAddress};
 use problem::Finding;
 use read::Document;
 use serde_json::json;
@@ -39,13 +48,21 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 33] = [
+const NEED_RESTART: [&str; 46] = [
     "http.listen",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
     "memory.enabled",
     "prompts.path",
+    "vault.path",
+    "vault.git_repo",
+    "vault.auto_sync",
+    "vault.git_token",
+    "vault.git_user",
+    "vault.git_author",
+    "vault.pull_after_secs",
+    "vault.git_timeout_secs",
     "web.http",
     "web.respect_robots",
     "web.user_agent",
@@ -54,6 +71,11 @@ const NEED_RESTART: [&str; 33] = [
     "egress.allow",
     "egress.per_host_per_minute",
     "egress.per_host_burst",
+    "egress.ca_file",
+    "calendars",
+    "github.token",
+    "github.base_url",
+    "github.repositories",
     "secrets.key",
     "secrets.key_file",
     "limits.line_bytes_max",
@@ -87,8 +109,14 @@ pub struct Config {
     pub workspace: Workspace,
     pub memory: Memory,
     pub prompts: Prompts,
+    /// `None` if there are no vault tools.
+    pub vault: Option<Vault>,
     /// `None` if there are no web tools.
     pub web: Option<Web>,
+    /// Empty if there is no calendar tool.
+    pub calendars: Vec<CalendarSource>,
+    /// `None` if there are no GitHub tools.
+    pub github: Option<Github>,
     pub egress: Egress,
     pub stdio: Stdio,
     pub redaction: Redaction,
@@ -96,6 +124,8 @@ pub struct Config {
     pub limits: Limits,
     pub approvals: Approvals,
     pub time: Time,
+    /// In the order of their names.
+    pub mcp: Vec<McpServer>,
     /// First match wins.
     pub policy: Vec<Rule>,
     /// What it was made from, to compare two configurations key by key.
@@ -157,6 +187,23 @@ pub struct Prompts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vault {
+    pub path: PathBuf,
+    /// `None` if it is not synced.
+    pub sync: Option<VaultSync>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultSync {
+    pub address: RemoteAddress,
+    pub token: Option<SecretRef>,
+    pub user: String,
+    pub author: Author,
+    pub pull_after: Duration,
+    pub within: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Web {
     pub plain_http: PlainHttp,
     pub respect_robots: bool,
@@ -171,6 +218,16 @@ pub struct Web {
 pub struct Egress {
     pub exceptions: Vec<Exception>,
     pub per_host: PerHost,
+    /// Certificates of authorities, besides the well-known ones.
+    pub ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Github {
+    pub token: SecretRef,
+    pub base_url: Url,
+    /// `owner/name` or `owner/*`.
+    pub repositories: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -222,6 +279,35 @@ pub struct Approvals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Time {
     pub zone: TimeZone,
+}
+
+/// One other MCP server.
+#[derive(Debug, Clone)]
+pub struct McpServer {
+    pub name: String,
+    pub enabled: bool,
+    pub command: String,
+    pub args: Vec<String>,
+    pub cwd: Option<PathBuf>,
+    /// Where it is, if it is no program to start.
+    pub place: Option<Place>,
+    /// As written: `${NAME}` and `secret:NAME` are looked up when they are sent.
+    pub headers: Vec<(HeaderName, String)>,
+    /// How to log in there, if that is wanted.
+    pub oauth: Option<McpOAuth>,
+    /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
+    pub env: Vec<(String, String)>,
+    pub timeout: Duration,
+    pub prefix: String,
+    pub allow: Pattern,
+    pub deny: Option<Pattern>,
+    /// The own name, and the other.
+    pub rename: Vec<(String, String)>,
+    /// First match wins.
+    pub effects: Vec<(Pattern, Effect)>,
+    /// Whether what it offers is taken as it comes.
+    pub always_trusted: bool,
+    pub decision: Verdict,
 }
 
 /// One rule of the policy. It matches when every part does.

@@ -8,8 +8,11 @@ pub mod config;
 mod folder_changes;
 mod hidden;
 mod home;
+mod import;
 pub mod install;
 mod logging;
+mod login;
+mod mcp;
 mod print;
 mod reload;
 mod replace;
@@ -19,6 +22,7 @@ mod voice;
 
 use cli::{Cli, Command};
 use config::ConfigErrors;
+use portcullis_upstream::{HubMark, stand_by};
 use std::process::ExitCode;
 
 /// Bad usage or a bad configuration, as opposed to something that failed.
@@ -87,6 +91,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Init(args) => commands::init::run(home, &args, cli.json),
         Command::Doctor => commands::doctor::run(home, cli.json),
         Command::Tools(args) => commands::tools::run(home, args, cli.json),
+        Command::Mcp(args) => commands::mcp::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
         Command::Policy(args) => commands::policy::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
@@ -95,6 +100,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Guardian { mark } => {
+            let mark =
+                HubMark::parse(&mark).ok_or_else(|| BadUsage("this is the hub's own to call".to_owned()))?;
+            stand_by(&mark);
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -68,9 +68,14 @@ fn say(text: &str) {
     let _ = stderr.flush();
 }
 
+/// Returns whether there is no person at the other end.
+pub(crate) fn nobody_to_ask() -> bool {
+    !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal()
+}
+
 /// Asks a yes-or-no question, if there is someone to ask.
 pub(crate) fn confirm(question: &str) -> Option<bool> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if nobody_to_ask() {
         return None;
     }
     say(&format!("{} [y/N] ", voice::text(question)));

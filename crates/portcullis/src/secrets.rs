@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::folder_changes::FolderChanges;
 use crate::hidden;
 use crate::home::Home;
+use crate::mcp::Servers;
 use anyhow::{Result, bail};
 use portcullis_core::{Clock, Secret};
 use portcullis_guard::Redactor;
@@ -118,9 +119,18 @@ impl LiveSecrets {
         self.store.is_stale() || self.store.generation() != state.generation
     }
 
+    /// Tells the redactor of a change that it has not heard of yet.
+    pub(crate) fn catch_up(&self) {
+        if self.is_behind() {
+            self.apply();
+        }
+    }
+
     /// Tells the redactor what the store holds now. What it cannot be told leaves it as it is: it goes on masking what
     /// it knows.
-    fn apply(&self) {
+    pub(crate) fn apply(&self) {
+        // Held to the end: of two that apply at once, the one who read earlier must not have the last word.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.store.refresh();
         let mut problem = None;
         match self.store.all() {
@@ -137,19 +147,24 @@ impl LiveSecrets {
                 }
             },
         }
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { generation, problem };
+        *state = State { generation, problem };
     }
 }
 
 /// Looks at the store in the folder `secure` until the hub closes.
-pub(crate) async fn watch(live: Arc<LiveSecrets>, secure: PathBuf, hub: Arc<Hub>) {
+pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>) {
     let changes = FolderChanges::of(&secure);
     loop {
         // Before the first wait, too: something may have changed since the redactor was made.
         if live.is_behind() {
-            let live = live.clone();
+            let (live, servers) = (live.clone(), servers.clone());
+            let apply = move || {
+                live.apply();
+                // Masked first, used afterwards.
+                servers.secrets_changed();
+            };
             // A panic in there was told by the hook; the next look tries again.
-            let _ = tokio::task::spawn_blocking(move || live.apply()).await;
+            let _ = tokio::task::spawn_blocking(apply).await;
         }
         tokio::select! {
             () = hub.closed() => return,

@@ -3,7 +3,7 @@
 use crate::dispatch::caller;
 use crate::hub::Hub;
 use crate::stream::{Outlet, Stream};
-use portcullis_core::{Caller, Change, Client, Limit};
+use portcullis_core::{Caller, Change, Client, Limit, Watch};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::{Id, RpcError, rpc};
 use serde_json::{Map, Value, json};
@@ -87,6 +87,7 @@ struct Listener {
     /// The id of the request that listens; every message carries it.
     tag: Value,
     stream: Option<Arc<Stream>>,
+    _watches: Vec<Watch>,
 }
 
 /// Those who listen by a request of their own.
@@ -129,7 +130,8 @@ impl Listeners {
         let method = "notifications/subscriptions/acknowledged";
         outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
-        all.insert(key, Listener { interest, caller, outlet, tag, stream });
+        let watches = interest.watched.iter().map(|uri| hub.gate.watch(uri)).collect();
+        all.insert(key, Listener { interest, caller, outlet, tag, stream, _watches: watches });
         Ok(Listening { hub: hub.clone(), key })
     }
 

@@ -85,7 +85,7 @@ impl Outgoing {
             Ok(Body::Unchecked(result)) => self.object(result),
             Err(error) => Err(self.error(error)),
         };
-        Clean(rpc::response(id, &answer))
+        Clean(rpc::response(id, answer))
     }
 
     /// Writes a notification of the server's own; `tag` is the id of the request that listens for it.

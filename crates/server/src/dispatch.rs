@@ -8,18 +8,19 @@ use crate::clean::{Body, Reply, unchecked};
 use crate::hub::Hub;
 use crate::paging::page;
 use crate::peer::{RoundPeer, SessionPeer};
+use crate::search;
 use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{
-    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, LogLevel, Origin,
-    Target, TaskSupport, ToolDef, ToolError,
+    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
+    Origin, Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
 };
-use portcullis_wire::era::{Offers, RequestMeta};
+use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,12 @@ pub(crate) enum Job {
         cursor: Option<String>,
     },
     Call(Box<CallJob>),
+    /// Ask after a task that another server runs.
+    Task {
+        exchange: Exchange,
+        server: String,
+        ask: TaskAsk,
+    },
     /// Tell of changes until the client has had enough, or there is nobody to tell.
     Listen {
         listening: Listening,
@@ -78,6 +85,7 @@ impl Job {
                 Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
             }
             Job::Call(job) => job.run().await,
+            Job::Task { exchange, server, ask } => Some(unchecked(exchange.ask_after(&server, ask).await)),
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
@@ -95,13 +103,21 @@ impl CallJob {
         let CallJob { hub, id, revision, call, style, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
+        let client = call.caller.client.clone();
         let started = Instant::now();
         let outcome = hub.gate.call(call).await;
         let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
         let duration = format_args!("{}ms", started.elapsed().as_millis());
         tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
-            Ok(output) => return Some(Ok(Body::Clean(render::output(revision, &output)))),
+            Ok(output) => {
+                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target)
+                    && let Some(server) = hub.gate.server_of(name)
+                {
+                    hub.tasks.remember(&client, &server, raw);
+                }
+                return Some(Ok(Body::Clean(render::output(revision, &target, &output))));
+            }
             Err(error) => error,
         };
         if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
@@ -195,7 +211,7 @@ impl Exchange {
                 Err(error) => Err(error),
             },
             Method::Initialize => self.initialize(params),
-            Method::Discover => Ok(self.hub.face.discover(self.revision)),
+            Method::Discover => Ok(self.face().discover(self.revision)),
             Method::Ping => Ok(b"{}".to_vec()),
             Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
             Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
@@ -203,7 +219,13 @@ impl Exchange {
             Method::Subscribe => self.subscribe(params),
             Method::Unsubscribe => self.unsubscribe(params),
             Method::SetLogLevel => self.set_log_level(params),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => self.task(method, params),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                match self.foreign_task(method, params) {
+                    Ok(Some((server, ask))) => return Job::Task { exchange: self, server, ask },
+                    Ok(None) => self.task(method, params),
+                    Err(error) => Err(error),
+                }
+            }
         };
         Job::Ready(unchecked(answer))
     }
@@ -239,8 +261,13 @@ impl Exchange {
         let asked = params.text(Key::ProtocolVersion)?;
         let capabilities = params.optional_object(Key::Capabilities)?.unwrap_or_default();
         let revision = Revision::negotiate(&asked);
-        self.session()?.negotiate(revision, Offers::of(&capabilities))?;
-        Ok(self.hub.face.initialize(revision))
+        self.session()?.negotiate(revision, capabilities)?;
+        Ok(self.face().initialize(revision))
+    }
+
+    /// Returns what this caller is told of the hub, and of the servers behind it that it sees something of.
+    fn face(&self) -> ServerFace {
+        self.hub.face.with_servers(&self.hub.gate.instructions(&self.caller()))
     }
 
     fn list_tools(&self, params: &Params<'_>) -> Answer {
@@ -250,8 +277,19 @@ impl Exchange {
         let outgoing = &self.hub.outgoing;
         // Kept from one list to the next, until other secrets must be kept out of it.
         let generation = outgoing.generation();
+        let caller = self.caller();
         let clean = |tool: &ToolDef| outgoing.item(render::tool(tool));
-        let items: Vec<_> = page.items.iter().map(|tool| tool.listing_with(generation, clean)).collect();
+        let listed = |tool: &Arc<ToolDef>| {
+            // What it can find depends on who looks, so it is not kept.
+            if tool.name == search::FIND
+                && let Ok(definition) = serde_json::from_str(render::tool(tool).get())
+                && let Ok(raw) = to_raw_value(&search::described(&self.hub.gate, &caller, definition))
+            {
+                return Arc::new(Listed::once(outgoing.item(raw)));
+            }
+            tool.listing_with(generation, clean)
+        };
+        let items: Vec<_> = page.items.iter().map(listed).collect();
         let items: Vec<&RawValue> = items.iter().map(|item| item.text()).collect();
         tracing::debug!(target: "mcp", id = %self.id, tools = items.len(), "sending response");
         Ok(render::page(self.revision, "tools", &items, page.next.as_deref()))
@@ -306,7 +344,7 @@ impl Exchange {
         if !self.hub.gate.sees_resource(&self.caller(), &uri) {
             return Err(era::resource_not_found(self.revision, &uri));
         }
-        session.subscribe(uri)?;
+        session.subscribe(uri, |uri| self.hub.gate.watch(uri))?;
         Ok(b"{}".to_vec())
     }
 
@@ -326,11 +364,25 @@ impl Exchange {
             Ok(name) => name,
             Err(error) => return Job::Ready(Err(error)),
         };
+        // The tool that is named is the one that is called, on the whole road.
+        let mut found = None;
+        let mut name = name;
+        if name == search::CALL && self.client.scope.view == ToolView::Search {
+            match search::named(params.raw(Key::Arguments)) {
+                Ok((named, arguments)) => (name, found) = (named, Some(arguments)),
+                Err(reason) => return Job::Ready(Err(RpcError::invalid_params(reason))),
+            }
+        }
         let tool = self.hub.gate.find_tool(&self.caller(), &name);
         let style = tool.as_ref().map(|tool| tool.error_style).unwrap_or_default();
         let support = tool.map(|tool| tool.tasks).unwrap_or_default();
         let offers = self.offers();
-        let job = match self.call(Target::Tool(name), params, style) {
+        let target = Target::Tool(name);
+        let job = match found {
+            Some(arguments) => self.call_with(target, arguments, params, style),
+            None => self.call(target, params, style),
+        };
+        let job = match job {
             Ok(job) => job,
             Err(error) => return Job::Ready(Err(error)),
         };
@@ -391,23 +443,59 @@ impl Exchange {
     ) -> Result<Box<CallJob>, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
+        let passed = Passed { params: params.others()?, meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
-            let call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
             return Ok(Box::new(CallJob { hub, id, revision, call, style, round: None }));
         }
-        let mut call = Call::new(caller, target, arguments, CallCtx::detached());
         let mut earlier = match params.optional_text(Key::RequestState)? {
-            Some(text) => self.hub.seal.open(&call.digest(), &text).map_err(RpcError::invalid_params)?,
+            Some(text) => {
+                let digest = portcullis_core::digest_of(&caller, &target, &arguments);
+                self.hub.seal.open(&digest, &text).map_err(RpcError::invalid_params)?
+            }
             None => crate::seal::Earlier::default(),
         };
         earlier.add(input_responses(params)?);
         let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
         let round = Arc::new(round);
-        call.ctx = CallCtx { cancel, peer: round.clone() };
+        let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
+        call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
+    }
+
+    /// Returns where to ask after a task, if another server runs it.
+    fn foreign_task(
+        &self,
+        method: Method,
+        params: &Params<'_>,
+    ) -> Result<Option<(String, TaskAsk)>, RpcError> {
+        if !self.offers().tasks {
+            return Ok(None);
+        }
+        let id = params.text(Key::TaskId)?;
+        let Some(task) = self.hub.tasks.foreign(&self.client, &id) else { return Ok(None) };
+        let (method, answers) = match method {
+            Method::GetTask => ("tasks/get", Answers::new()),
+            Method::CancelTask => ("tasks/cancel", Answers::new()),
+            _ => ("tasks/update", input_responses(params)?),
+        };
+        Ok(Some((task.server, TaskAsk { method, id, answers })))
+    }
+
+    async fn ask_after(&self, server: &str, ask: TaskAsk) -> Answer {
+        let target = Target::Prompt(ask.id.clone());
+        match self.hub.gate.task(server, ask).await {
+            Ok(answer) => Ok(era::dress_foreign(
+                self.revision,
+                era::ResultKind::Plain,
+                answer.get().as_bytes().to_vec(),
+            )),
+            Err(error) => render::failure(self.revision, &target, ErrorStyle::Sentence, &error),
+        }
     }
 
     fn task(&self, method: Method, params: &Params<'_>) -> Answer {

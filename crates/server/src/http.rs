@@ -13,12 +13,12 @@ pub use guard::Allowed;
 
 use crate::hub::{Hub, HubLimits};
 use arc_swap::ArcSwap;
+use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -53,29 +53,27 @@ pub(crate) struct App {
 /// The allowed values of `Host` and `Origin`, which a changed configuration replaces.
 pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 
-/// Where every request arrives.
-#[derive(Clone)]
+/// Where every request of one connection arrives.
+///
+/// Each connection has its own, because every request holds on to it: were there one for all, the processors would
+/// take turns at its counter.
 struct Front {
     app: App,
     routes: TowerToHyperService<Router>,
+    connected: Arc<Connected>,
 }
 
 impl Front {
-    fn new(hub: Arc<Hub>, allowed: LiveAllowed) -> Front {
-        let app = App { hub, allowed };
-        Front { routes: TowerToHyperService::new(routes(app.clone())), app }
-    }
-
     /// Answers one request. The check of Host, Origin and token comes before every route.
-    async fn answer(self, connected: Arc<Connected>, mut request: Request) -> Response {
-        let client = match guard::check(&self.app, &connected.peer, &request) {
+    async fn answer(&self, mut request: Request) -> Response {
+        let client = match guard::check(&self.app, &self.connected.peer, &request) {
             Ok(client) => client,
             Err(refused) => return refused,
         };
         if let Some(client) = client {
             // What clients do all day goes straight to its place: finding it costs as much as a guard.
             if request.method() == Method::POST && request.uri().path() == "/mcp" {
-                return mcp::post(State(self.app), Extension(client), request).await;
+                return mcp::take(self.app.hub.clone(), client, request).await;
             }
             request.extensions_mut().insert(client);
         }
@@ -100,7 +98,8 @@ fn routes(app: App) -> Router {
 
 /// Serves until the hub closes; then lets open requests finish.
 pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
-    let front = Front::new(hub.clone(), allowed);
+    let app = App { hub: hub.clone(), allowed };
+    let routes = TowerToHyperService::new(routes(app.clone()));
     let HubLimits { headers_within, keep_alive, write_within, .. } = hub.limits;
     let times = Times { headers_within, keep_alive, write_within };
     let mut builder = http1::Builder::new();
@@ -141,10 +140,11 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
             tracing::debug!(target: "http", %error, "no TCP_NODELAY");
         }
         let stream = TokioIo::new(Paced::new(stream, connected.clone()));
-        let (front, caller) = (front.clone(), connected.clone());
+        let front =
+            Arc::new(Front { app: app.clone(), routes: routes.clone(), connected: connected.clone() });
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let answer = front.clone().answer(caller.clone(), request.map(Body::new));
-            async move { Ok::<_, Infallible>(answer.await) }
+            let front = front.clone();
+            async move { Ok::<_, Infallible>(front.answer(request.map(Body::new)).await) }
         });
         // A builder of its own: the common one would keep the connection's place until the next one comes.
         let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);

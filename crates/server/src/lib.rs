@@ -14,9 +14,11 @@ pub mod local;
 mod paging;
 mod peer;
 mod seal;
+mod search;
 mod session;
 mod sources;
 mod stream;
 mod tasks;
 
 pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};
+pub use search::Search;

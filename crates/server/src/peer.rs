@@ -8,6 +8,7 @@ use portcullis_core::{
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::rpc;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -109,6 +110,14 @@ impl Peer for SessionPeer {
         self.session.as_ref().is_some_and(|session| session.offers().has(kind))
     }
 
+    fn capabilities(&self) -> Value {
+        self.session.as_ref().map_or_else(|| json!({}), |session| session.capabilities())
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.session.as_ref().and_then(|session| session.log_level())
+    }
+
     fn session(&self) -> Option<&str> {
         self.session.as_ref().map(|session| session.id.as_str())
     }
@@ -134,6 +143,8 @@ pub(crate) struct RoundPeer {
     progress_token: Option<Value>,
     log_level: Option<LogLevel>,
     offers: Offers,
+    /// The same in the client's own words.
+    capabilities: Option<Box<RawValue>>,
     /// From this round and all before it.
     answers: Answers,
     state: Option<String>,
@@ -151,7 +162,8 @@ impl RoundPeer {
     ) -> RoundPeer {
         let offers = meta.offers.unwrap_or_default();
         let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
-        RoundPeer { outlet, progress_token, log_level, offers, answers, state, session }
+        let capabilities = meta.capabilities.clone();
+        RoundPeer { outlet, progress_token, log_level, offers, capabilities, answers, state, session }
     }
 
     pub(crate) fn answers(&self) -> &Answers {
@@ -211,6 +223,19 @@ impl Peer for RoundPeer {
 
     fn state(&self) -> Option<&str> {
         self.state.as_deref()
+    }
+
+    fn round(&self) -> Option<&Answers> {
+        Some(&self.answers)
+    }
+
+    fn capabilities(&self) -> Value {
+        let said = self.capabilities.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        said.unwrap_or_else(|| json!({}))
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.log_level
     }
 
     fn gone(&self) -> BoxFuture<'_, ()> {

@@ -5,11 +5,11 @@ use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, Client, Limit, LogLevel};
+use portcullis_core::{Ask, Client, Limit, LogLevel, Watch};
 use portcullis_wire::era::{self, Offers};
 use portcullis_wire::{Id, Revision, RpcError, rpc};
-use serde_json::Value;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,10 +27,12 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How many questions to one client may be open.
 const QUESTIONS_MAX: usize = 64;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Negotiated {
     revision: Revision,
     offers: Offers,
+    /// The same in the client's own words.
+    capabilities: Map<String, Value>,
 }
 
 type QuestionResult = Result<Value, String>;
@@ -42,7 +44,7 @@ pub(crate) struct Session {
     pub(crate) transport: &'static str,
     negotiated: OnceLock<Negotiated>,
     log_level: AtomicU8,
-    subscriptions: Mutex<BTreeSet<String>>,
+    subscriptions: Mutex<BTreeMap<String, Watch>>,
     in_flight: Mutex<HashMap<Id, CancellationToken>>,
     questions: Mutex<HashMap<u64, oneshot::Sender<QuestionResult>>>,
     next_question: AtomicU64,
@@ -114,9 +116,14 @@ impl Session {
     }
 
     /// Remembers what `initialize` agreed on. Only the first one counts.
-    pub(crate) fn negotiate(&self, revision: Revision, offers: Offers) -> Result<(), RpcError> {
+    pub(crate) fn negotiate(
+        &self,
+        revision: Revision,
+        capabilities: Map<String, Value>,
+    ) -> Result<(), RpcError> {
+        let offers = Offers::of(&capabilities);
         self.negotiated
-            .set(Negotiated { revision, offers })
+            .set(Negotiated { revision, offers, capabilities })
             .map_err(|_| RpcError::invalid_request("the session is initialized already"))
     }
 
@@ -132,6 +139,17 @@ impl Session {
         self.negotiated.get().map(|negotiated| negotiated.offers).unwrap_or_default()
     }
 
+    pub(crate) fn capabilities(&self) -> Value {
+        Value::Object(
+            self.negotiated.get().map(|negotiated| negotiated.capabilities.clone()).unwrap_or_default(),
+        )
+    }
+
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        let level = self.log_level.load(Ordering::Relaxed);
+        LogLevel::ALL.into_iter().find(|known| *known as u8 == level)
+    }
+
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.log_level.store(level as u8, Ordering::Relaxed);
     }
@@ -140,15 +158,19 @@ impl Session {
         level as u8 >= self.log_level.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn subscribe(&self, uri: String) -> Result<(), RpcError> {
+    pub(crate) fn subscribe(&self, uri: String, watch: impl FnOnce(&str) -> Watch) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
-        if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains(&uri) {
+        if subscriptions.contains_key(&uri) {
+            return Ok(());
+        }
+        if subscriptions.len() >= SUBSCRIPTIONS_MAX {
             Limit::Subscriptions.hit();
             let reason =
                 format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
             return Err(RpcError::invalid_params(reason));
         }
-        subscriptions.insert(uri);
+        let watch = watch(&uri);
+        subscriptions.insert(uri, watch);
         Ok(())
     }
 
@@ -157,7 +179,7 @@ impl Session {
     }
 
     pub(crate) fn watches(&self, uri: &str) -> bool {
-        lock(&self.subscriptions).contains(uri)
+        lock(&self.subscriptions).contains_key(uri)
     }
 
     /// Notes a request as under way, so that it can be cancelled by its id.

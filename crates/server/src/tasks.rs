@@ -9,8 +9,10 @@ use portcullis_core::{
 use portcullis_wire::era::{self, ResultKind};
 use portcullis_wire::rpc::{Answer, SERVER_ERROR};
 use portcullis_wire::{RpcError, render};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -20,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 const TASKS_MAX: usize = 1_000;
 /// How many of them may be one client's.
 const TASKS_PER_CLIENT_MAX: usize = 100;
+/// How many tasks of other servers are remembered; the oldest are forgotten first.
+const FOREIGN_MAX: usize = 1_000;
 /// How long a finished task can be asked for.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// How often a client should look in.
@@ -110,9 +114,51 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
+    /// Those that other servers run, by their ids there; the oldest first.
+    foreign: Mutex<VecDeque<ForeignTask>>,
+}
+
+/// A task of another server's, and whose call it was.
+#[derive(Clone)]
+pub(crate) struct ForeignTask {
+    id: String,
+    owner: String,
+    pub(crate) server: String,
+}
+
+/// Returns the id of the task that a result names instead of being one.
+fn task_of(result: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Peek {
+        result_type: Option<String>,
+        task_id: Option<String>,
+    }
+    // Most results are only passed on, and need not be taken apart to see that.
+    if !result.get().contains("\"task\"") {
+        return None;
+    }
+    let peek: Peek = serde_json::from_str(result.get()).ok()?;
+    peek.task_id.filter(|_| peek.result_type.as_deref() == Some("task"))
 }
 
 impl Tasks {
+    /// Remembers whose task it is that another server has made of a call.
+    pub(crate) fn remember(&self, owner: &Client, server: &str, result: &RawValue) {
+        let Some(id) = task_of(result) else { return };
+        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        if foreign.len() >= FOREIGN_MAX {
+            foreign.pop_front();
+        }
+        foreign.push_back(ForeignTask { id, owner: owner.name.clone(), server: server.to_owned() });
+    }
+
+    /// Finds a task that another server runs for this client.
+    pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<ForeignTask> {
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        foreign.iter().rev().find(|task| task.id == id && task.owner == owner.name).cloned()
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,6 +265,10 @@ impl Peer for TaskPeer {
         self.first.state()
     }
 
+    fn capabilities(&self) -> Value {
+        self.first.capabilities()
+    }
+
     fn session(&self) -> Option<&str> {
         self.first.session()
     }
@@ -262,7 +312,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
     running.spawn(async move {
         let outcome = hub.gate.call(call).await;
         let end = match outcome {
-            Ok(output) => ended(Ok(render::output(revision, &output))),
+            Ok(output) => ended(Ok(render::output(revision, &target, &output))),
             Err(error) if error.kind == ErrorKind::Cancelled => Phase::Ended("cancelled", Ok(Value::Null)),
             Err(error) => {
                 log_failure(&target, &error);

@@ -15,7 +15,7 @@ pub use token::TOKEN_PREFIX;
 use crate::kept::{FileError, Live};
 use file::Record;
 use jiff::Timestamp;
-use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret};
+use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret, ToolView};
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -67,6 +67,8 @@ pub struct NewClient {
     /// Globs over the names of tools, resources and prompts.
     pub allow: Vec<String>,
     pub effects: EffectSet,
+    /// How it gets to know the tools of other servers.
+    pub tools: ToolView,
     /// How long the token lives; `None` is until it is revoked.
     pub expires_in: Option<Duration>,
 }
@@ -80,6 +82,8 @@ pub struct ClientInfo {
     pub allow: Vec<String>,
     #[serde(serialize_with = "effect_names")]
     pub effects: EffectSet,
+    #[serde(serialize_with = "view_name")]
+    pub tools: ToolView,
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
 }
@@ -154,6 +158,7 @@ impl Directory {
             token_hint: token::hint_of(token.expose()),
             allow: new.allow,
             effects: new.effects,
+            tools: new.tools,
             created,
             expires,
         };
@@ -205,7 +210,7 @@ impl Known {
             let info = record.info()?;
             let broken = |why: String| format!("client `{}` in {}: {why}", info.name, file::FILE_NAME);
             let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
-            let scope = Scope { allow, effects: info.effects };
+            let scope = Scope { allow, effects: info.effects, view: info.tools };
             let client = Arc::new(Client { name: info.name.clone(), scope });
             let entry = Entry { client, expires: info.expires };
             if !names.insert(info.name.clone()) {
@@ -242,6 +247,10 @@ fn later(from: Timestamp, life: Duration) -> Result<Timestamp, IdentityError> {
 
 fn since_epoch(clock: &dyn Clock) -> jiff::SignedDuration {
     jiff::SignedDuration::try_from(clock.since_epoch()).unwrap_or(jiff::SignedDuration::MAX)
+}
+
+fn view_name<S: Serializer>(view: &ToolView, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(view.as_str())
 }
 
 fn effect_names<S: Serializer>(effects: &EffectSet, serializer: S) -> Result<S::Ok, S::Error> {

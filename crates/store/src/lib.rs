@@ -1,11 +1,13 @@
 //! State that outlives a process.
 //!
-//! Approvals, clients and secrets, each in one file of its own that the hub and the command line share. The record of calls is
-//! kept by `guard::audit`.
+//! Approvals, clients, pins, secrets and what is wanted of servers, each in one file of its own that the hub and the
+//! command line share. The record of calls is kept by `guard::audit`.
 
 pub mod approvals;
 pub mod clients;
 mod kept;
+pub mod pins;
 pub mod secrets;
+pub mod servers;
 
 pub use kept::FileError;

@@ -8,10 +8,12 @@
 mod cipher;
 mod contents;
 mod grant;
+mod held;
 mod key;
 mod keyring;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
+pub use held::ABOUT as HELD_ABOUT;
 pub use key::{KeyKind, KeySource, Lock, WantedKey};
 
 use crate::kept::{Closed, FileError, KeptFile, Stamp};
@@ -56,6 +58,8 @@ pub enum SecretError {
     Grant { text: String, why: &'static str },
     #[error("no secret is named `{0}`; `portcullis secrets list` shows which exist")]
     Unknown(String),
+    #[error("secret `{0}` is not an address; expected one that begins with https://")]
+    NotAddress(String),
     #[error("secret `{name}` is not granted for `{field}` at `{host}`")]
     NotGranted { name: String, host: String, field: String },
     #[error(
@@ -229,6 +233,7 @@ impl SecretStore {
     pub fn list(&self) -> Result<Vec<SecretInfo>, SecretError> {
         let mut list: Vec<SecretInfo> =
             self.known(|records| Ok(records.iter().map(|record| record.info.clone()).collect()))?;
+        list.retain(|info| is_secret_name(&info.name));
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }
@@ -254,11 +259,29 @@ impl SecretStore {
         })
     }
 
+    /// Returns a value that is the address of a request as a whole.
+    ///
+    /// It needs no grant: it can only go to the host that it names itself. That is why a value which is no address of
+    /// the web is not given out here.
+    pub fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
+        self.known(|records| {
+            let record = &records[position(records, name)?];
+            let is_address = ["https://", "http://", "webcal://"].iter().any(|scheme| {
+                let beginning = record.value.as_bytes().get(..scheme.len());
+                beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme.as_bytes()))
+            });
+            match is_address {
+                true => Ok(Secret::new(record.value.to_string())),
+                false => Err(SecretError::NotAddress(name.to_owned())),
+            }
+        })
+    }
+
     /// Returns all values, for the redactor and nobody else.
     pub fn all(&self) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         self.known(|records| {
             let pair = |record: &Record| (record.info.name.clone(), Secret::new(record.value.to_string()));
-            Ok(records.iter().map(pair).collect())
+            Ok(records.iter().filter(|record| held::is_masked(&record.info.name)).map(pair).collect())
         })
     }
 

@@ -16,6 +16,7 @@
 //!
 //! [`TaskSupport::RequiredAfterQuestions`]: portcullis_core::TaskSupport::RequiredAfterQuestions
 
+pub mod agent;
 mod asking;
 mod contents;
 mod prompts;

@@ -2,12 +2,18 @@
 
 pub mod abuse;
 pub mod boxed;
+pub mod changeable;
 pub mod conformance;
+pub mod fault;
+pub mod github;
 pub mod http;
 pub mod mcp_client;
+pub mod misbehaving;
+pub mod oauth;
 pub mod process;
 pub mod torture;
 pub mod transcript;
 pub mod wait;
+pub mod world;
 
 pub use boxed::{BoxedHub, BoxedRules, Open};

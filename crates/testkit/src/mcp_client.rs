@@ -185,14 +185,18 @@ impl McpClient {
         id
     }
 
-    /// Adds what every request of the newest revision carries.
+    /// Adds what every request of the newest revision carries and this one does not have yet.
     fn dressed(&self, mut params: Value) -> Value {
         if self.is_newest() {
-            params["_meta"] = json!({
+            let mut meta = json!({
                 "io.modelcontextprotocol/protocolVersion": NEWEST,
                 "io.modelcontextprotocol/clientCapabilities": {},
                 "io.modelcontextprotocol/clientInfo": { "name": "testkit", "version": "0" },
             });
+            if let (Some(all), Value::Object(given)) = (meta.as_object_mut(), params["_meta"].take()) {
+                all.extend(given);
+            }
+            params["_meta"] = meta;
         }
         params
     }

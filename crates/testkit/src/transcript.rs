@@ -89,13 +89,7 @@ fn registry(folder: &Path) -> Registry {
     std::fs::create_dir(&workspace_root).unwrap();
     std::fs::write(workspace_root.join("hello.md"), "# Hello\n").unwrap();
     let registry = Registry::default();
-    let config = ToolsConfig {
-        workspace_root,
-        prompts_dir: folder.join("prompts"),
-        workspace: true,
-        memory: true,
-        web: None,
-    };
+    let config = ToolsConfig::local(workspace_root, folder.join("prompts"));
     portcullis_tools::register(&config, &registry).unwrap();
     let state = Arc::new(());
     registry.add(Family::new("test").tool(PANIC, &state, panics).tool(HANG, &state, hangs)).unwrap();

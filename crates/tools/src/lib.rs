@@ -1,14 +1,22 @@
 //! The native tools, one file per family.
 
+mod calendar;
 mod files;
+mod github;
 mod memory;
 mod prompts;
 #[cfg(test)]
 mod testing;
+mod vault;
 mod watch;
 mod web;
 mod workspace;
 
+pub use calendar::{CalendarConfig, CalendarPlace, CalendarSource, is_calendar_name};
+pub use github::{GithubConfig, is_repository_pattern};
+pub use vault::{
+    Author, GitProblem, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
+};
 pub use web::WebConfig;
 
 use portcullis_core::{Registry, Root};
@@ -27,8 +35,30 @@ pub struct ToolsConfig {
     pub workspace: bool,
     /// Whether there are `memory_*` tools.
     pub memory: bool,
+    /// Where the vault is; where this is missing there are no `vault_*` tools.
+    pub vault: Option<VaultConfig>,
     /// How `web_fetch` works; where this is missing there is no such tool.
     pub web: Option<WebConfig>,
+    /// Where calendars are; where this is missing there is no `calendar_read`.
+    pub calendars: Option<CalendarConfig>,
+    /// How GitHub is used; where this is missing there are no `github_*` tools.
+    pub github: Option<GithubConfig>,
+}
+
+impl ToolsConfig {
+    /// The families that need nothing from outside.
+    pub fn local(workspace_root: PathBuf, prompts_dir: PathBuf) -> ToolsConfig {
+        ToolsConfig {
+            workspace_root,
+            prompts_dir,
+            workspace: true,
+            memory: true,
+            vault: None,
+            web: None,
+            calendars: None,
+            github: None,
+        }
+    }
 }
 
 /// Adds every family, in the order in which tools are listed. This is the one list.
@@ -43,8 +73,17 @@ pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     if config.memory {
         into.add(memory::family(root))?;
     }
+    if let Some(vault) = &config.vault {
+        into.add(vault::family(vault)?)?;
+    }
     if let Some(web) = &config.web {
         into.add(web::family(web))?;
+    }
+    if let Some(calendars) = &config.calendars {
+        into.add(calendar::family(calendars))?;
+    }
+    if let Some(github) = &config.github {
+        into.add(github::family(github))?;
     }
     into.add(prompts::family(&config.prompts_dir, into.changes()))?;
     Ok(())
@@ -116,8 +155,8 @@ mod tests {
             let registry = Registry::default();
             let prompts_dir = folder.path().join("prompts");
             let workspace_root = folder.path().join("ai-data");
-            register(&ToolsConfig { workspace_root, prompts_dir, workspace, memory, web: None }, &registry)
-                .unwrap();
+            let config = ToolsConfig { workspace, memory, ..ToolsConfig::local(workspace_root, prompts_dir) };
+            register(&config, &registry).unwrap();
             let tools = Gate::new(registry, vec![]).tools(&testing::caller()).unwrap();
             tools.iter().map(|tool| tool.name.clone()).collect()
         };
@@ -131,13 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let workspace_root = folder.path().join("file/ai-data");
         std::fs::write(folder.path().join("file"), "").unwrap();
-        let config = ToolsConfig {
-            workspace_root: workspace_root.clone(),
-            prompts_dir: folder.path().join("prompts"),
-            workspace: true,
-            memory: true,
-            web: None,
-        };
+        let config = ToolsConfig::local(workspace_root.clone(), folder.path().join("prompts"));
         let error = register(&config, &Registry::default()).unwrap_err().to_string();
         assert_eq!(error, format!("the workspace `{}`: it is not a folder", workspace_root.display()));
     }

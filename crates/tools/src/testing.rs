@@ -34,13 +34,7 @@ impl Hub {
     fn made(prepare: impl FnOnce(&std::path::Path), change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Hub {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
-        let config = ToolsConfig {
-            workspace_root: folder.path().join("ai-data"),
-            prompts_dir: folder.path().join("prompts"),
-            workspace: true,
-            memory: true,
-            web: None,
-        };
+        let config = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
         let registry = Registry::default();
         register(&change(config), &registry).unwrap();
         Hub { folder, gate: Gate::new(registry, vec![]) }

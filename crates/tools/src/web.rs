@@ -16,12 +16,12 @@ mod tag;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::site::{Site, html};
+pub(crate) use tests::site::{Site, answer, html};
 
 use kind::BodyKind;
 use page::Page;
 use portcullis_core::{
-    CallCtx, Clock, Effect, ErrorKind, Example, Family, Limits, Reach, Said, ToolError, ToolSpec,
+    CallCtx, Clock, Effect, ErrorKind, Example, Family, Fault, Limits, Reach, Said, ToolError, ToolSpec,
 };
 use portcullis_egress::{Egress, EgressError, Fetched, Fill, HostFilter, PlainHttp, Url, header};
 use robots::{Known, ROBOTS_BYTES_MAX, Robots};
@@ -399,18 +399,22 @@ fn refused_type(content_type: &str, bytes: Option<u64>) -> ToolError {
 fn refused_status(fetched: &Fetched) -> ToolError {
     let (status, host) = (fetched.status, fetched.final_url.host_str().unwrap_or_default());
     let reason = portcullis_egress::reason(status);
+    let wish = fetched.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let wish = wish.map(Duration::from_secs);
+    if status == 429 {
+        return ToolError::busy_outside(format!("`{host}` answered {status}{reason}"), wish);
+    }
     let (kind, hint) = match status {
         404 | 410 => (ErrorKind::NotFound, "check the address, or search the site from its front page"),
         401 | 403 | 407 => {
             (ErrorKind::Denied, "the page needs a login or does not want programs; choose another")
         }
         408 | 425 | 500.. => (ErrorKind::Upstream, "the site has a problem; try again in a minute"),
-        // Not the hub's own limit, which means something else to a client.
-        429 => (ErrorKind::Upstream, "the site wants fewer requests; wait before you ask it again"),
         _ => (ErrorKind::Upstream, "check the address; the site does not answer this one"),
     };
     let mut error = ToolError::new(kind, format!("`{host}` answered {status}{reason}")).hint(hint);
-    let wish = fetched.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    error.retry_after = wish.filter(|_| matches!(status, 429 | 503)).map(Duration::from_secs);
+    // Whatever it is, it is the site's and not the hub's.
+    error.fault = Fault::Upstream;
+    error.retry_after = wish.filter(|_| status == 503);
     error
 }

@@ -6,11 +6,12 @@
 //! question to the client is a result that the client answers by calling again.
 
 use crate::message::Id;
-use crate::params::{Key, Params};
+use crate::params::{Fields, Key, Params};
 use crate::rpc::{self, RpcError};
 use portcullis_core::{AskKind, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// How a client and the hub know each other.
@@ -128,6 +129,8 @@ fn capability_name(kind: AskKind) -> &'static str {
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const META_PROGRESS: &str = "progressToken";
 const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -140,19 +143,55 @@ pub struct RequestMeta {
     pub log_level: Option<LogLevel>,
     /// What progress reports are tagged with, as it came.
     pub progress_token: Option<Value>,
+    /// What the client offers, in its own words.
+    pub capabilities: Option<Box<RawValue>>,
+    /// What means nothing to the hub, as the inside of an object.
+    pub others: String,
 }
+
+fn in_meta(error: RpcError) -> RpcError {
+    RpcError { message: error.message.replacen("Invalid params: ", "Invalid params: `_meta`: ", 1), ..error }
+}
+
+/// The members of `_meta` that are between the client and the hub.
+const META_OWN: [&str; 5] =
+    [META_VERSION, META_CAPABILITIES, META_LOG_LEVEL, META_CLIENT_INFO, META_PROGRESS];
 
 impl RequestMeta {
     pub fn of(params: &Params<'_>) -> Result<RequestMeta, RpcError> {
-        let Some(meta) = params.optional_object(Key::Meta)? else { return Ok(RequestMeta::default()) };
-        let text = |key: &str| meta.get(key).and_then(Value::as_str).map(str::to_owned);
+        let Some(raw) = params.raw(Key::Meta) else { return Ok(RequestMeta::default()) };
+        if !raw.get().starts_with('{') {
+            return Err(RpcError::invalid_params("`_meta` must be an object"));
+        }
+        // Said in the words of the one who reads everything else strictly.
+        let refused = |error: serde_json::Error| {
+            let strict = portcullis_core::json::parse_strict(raw.get()).err();
+            let why = strict.map_or_else(|| error.to_string(), |error| error.to_string());
+            RpcError::invalid_params(format_args!("`_meta`: {why}"))
+        };
+        let meta: Fields<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
+        let value = |key: &str| meta.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let text = |key: &str| value(key).and_then(|value| value.as_str().map(str::to_owned));
         let token =
-            meta.get("progressToken").filter(|token| token.is_string() || token.is_i64() || token.is_u64());
+            value(META_PROGRESS).filter(|token| token.is_string() || token.is_i64() || token.is_u64());
+        let capabilities = meta.get(META_CAPABILITIES).filter(|raw| raw.get().starts_with('{'));
+        let offers = match capabilities {
+            Some(raw) => {
+                let strict = portcullis_core::json::parse_strict(raw.get());
+                let strict = strict.map_err(|error| {
+                    RpcError::invalid_params(format_args!("`_meta`: `{META_CAPABILITIES}`: {error}"))
+                })?;
+                strict.as_object().map(Offers::of)
+            }
+            None => None,
+        };
         Ok(RequestMeta {
             version: text(META_VERSION),
-            offers: meta.get(META_CAPABILITIES).and_then(Value::as_object).map(Offers::of),
+            offers,
             log_level: text(META_LOG_LEVEL).as_deref().and_then(LogLevel::parse),
-            progress_token: token.cloned(),
+            progress_token: token,
+            capabilities: capabilities.map(ToOwned::to_owned),
+            others: meta.inside(|name| !META_OWN.contains(&name)).map_err(in_meta)?,
         })
     }
 }
@@ -327,7 +366,8 @@ struct Present {
     meta: Option<IgnoredAny>,
 }
 
-/// How long a client may keep what `server/discover` says. It changes only with a new version of the hub.
+/// How long a client may keep what `server/discover` says. It changes with a new version of the hub, and when a person
+/// trusts another server.
 const DISCOVER_TTL_MS: u64 = 300_000;
 
 /// What the hub tells of itself.
@@ -338,7 +378,35 @@ pub struct ServerFace {
     pub tasks: bool,
 }
 
+/// How much of what the servers behind the hub tell of themselves an agent gets to read: of one, and of all.
+const SERVER_CHARS_MAX: usize = 4_000;
+const SERVERS_CHARS_MAX: usize = 16_000;
+
 impl ServerFace {
+    /// Returns the face with what other servers tell of themselves, under their names. Whole lines are left out where
+    /// it is too much.
+    pub fn with_servers(&self, servers: &[(String, String)]) -> ServerFace {
+        let mut face = self.clone();
+        let (mut told, mut left) = (face.instructions.take().unwrap_or_default(), SERVERS_CHARS_MAX);
+        for (name, text) in servers {
+            let mut room = left.min(SERVER_CHARS_MAX);
+            let lines = text.lines().take_while(|line| {
+                let fits = line.chars().count() < room;
+                room = room.saturating_sub(line.chars().count() + 1);
+                fits
+            });
+            let lines: Vec<&str> = lines.collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let text = lines.join("\n");
+            left = left.saturating_sub(text.chars().count() + 1);
+            told.push_str(&format!("\n\nThe server `{name}` says of itself:\n{text}"));
+        }
+        face.instructions = Some(told).filter(|told| !told.is_empty());
+        face
+    }
+
     /// Returns the answer to `initialize`.
     pub fn initialize(&self, revision: Revision) -> Vec<u8> {
         let mut result = json!({

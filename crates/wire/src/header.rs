@@ -8,6 +8,10 @@ use crate::rpc::RpcError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::borrow::Cow;
+
+/// What stands before a value that a header cannot hold as it is.
+const ENCODED: &str = "=?base64?";
 
 /// Checks that a header says what the body says.
 pub fn check(name: &str, said: Option<&str>, body: &str) -> Result<(), RpcError> {
@@ -18,9 +22,20 @@ pub fn check(name: &str, said: Option<&str>, body: &str) -> Result<(), RpcError>
     }
 }
 
+/// Writes a value so that it can stand in a header; [`check`] reads it back.
+pub fn encode(value: &str) -> Cow<'_, str> {
+    let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let bare = !value.starts_with(' ') && !value.ends_with(' ');
+    // What looks like the other form would be taken for it.
+    if plain && bare && !value.starts_with(ENCODED) {
+        return Cow::Borrowed(value);
+    }
+    Cow::Owned(format!("{ENCODED}{}?=", STANDARD.encode(value)))
+}
+
 /// Returns a header's value; `=?base64?…?=` holds what a header cannot.
 fn decode(said: &str) -> Option<String> {
-    let Some(inner) = said.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+    let Some(inner) = said.strip_prefix(ENCODED).and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(said.to_owned());
     };
     let bytes = STANDARD.decode(inner).ok()?;
@@ -72,6 +87,26 @@ mod tests {
         ];
         for (body, said, agrees) in cases {
             assert_eq!(check("Mcp-Param-X", said, body).is_ok(), agrees, "{body} {said:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for (value, plain) in [
+            ("get_weather", true),
+            ("two words", true),
+            ("", true),
+            (" lead", false),
+            ("trail ", false),
+            ("tab\t", false),
+            ("größe", false),
+            ("line\r\nX-Evil: 1", false),
+            ("=?base64?SGVsbG8=?=", false),
+        ] {
+            let written = encode(value);
+            assert_eq!(written == value, plain, "{value:?}");
+            assert!(written.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{written}");
+            assert!(check("Mcp-Name", Some(&written), value).is_ok(), "{value:?} {written}");
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod params;
 pub mod render;
 pub mod rpc;
 pub mod sse;
+mod text;
 
 pub use era::{Era, Revision};
 pub use message::{Batch, Id, Incoming, Message, Notification, Request, Response};

@@ -2,46 +2,106 @@
 
 use crate::rpc::RpcError;
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
 
-/// Every parameter that some method knows, as it came. A repeated key is an error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// Every parameter, as it came: those that some method knows, and the rest. A repeated key is an error.
+#[derive(Debug, Default)]
 pub struct Params<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    cursor: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    level: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
-    reference: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    protocol_version: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    request_id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    input_responses: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    request_state: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    task_id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
-    meta: Option<&'a RawValue>,
+    known: [Option<&'a RawValue>; Key::ALL.len()],
+    others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut params = Params::default();
+        for (name, value) in Fields::deserialize(deserializer)?.0 {
+            match Key::ALL.iter().position(|key| key.as_str() == name) {
+                Some(at) => params.known[at] = Some(value),
+                None => params.others.push((name, value)),
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// The members of an object, each as it came. A repeated key is an error.
+#[derive(Debug, Default)]
+pub struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Members<'a> {
+            type Value = Fields<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'a>, A::Error> {
+                let mut members: Vec<(Cow<'a, str>, &'a RawValue)> = Vec::with_capacity(4);
+                let mut seen = None::<HashSet<Cow<'a, str>>>;
+                while let Some(Name(name)) = map.next_key()? {
+                    // Few members are looked through faster than they are hashed.
+                    let repeated = match &mut seen {
+                        Some(seen) => !seen.insert(name.clone()),
+                        None => members.iter().any(|(known, _)| *known == name),
+                    };
+                    if repeated {
+                        return Err(serde::de::Error::custom(format_args!("duplicate field `{name}`")));
+                    }
+                    members.push((name, map.next_value()?));
+                    if members.len() == FEW {
+                        seen = Some(members.iter().map(|(name, _)| name.clone()).collect());
+                    }
+                }
+                Ok(Fields(members))
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// Up to so many members are compared one by one.
+const FEW: usize = 16;
+
+/// The name of a member, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Fields<'a> {
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// Writes the inside of an object with those members that are wanted. What is nested too deep, or has a key twice
+    /// somewhere, is refused: whoever it is passed to could read it otherwise than we do.
+    pub fn inside(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+        inside(&self.0, wanted)
+    }
+}
+
+fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+    let mut text = String::new();
+    for (name, value) in members.iter().filter(|(name, _)| wanted(name)) {
+        portcullis_core::json::parse_strict(value.get()).map_err(|error| {
+            let name = portcullis_core::json::printable(name);
+            RpcError::invalid_params(format_args!("`{name}`: {error}"))
+        })?;
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&Value::from(name.as_ref()).to_string());
+        text.push(':');
+        text.push_str(value.get());
+    }
+    Ok(text)
 }
 
 /// A parameter, by the name it has on the wire.
@@ -64,6 +124,23 @@ pub enum Key {
 }
 
 impl Key {
+    pub const ALL: [Key; 14] = [
+        Key::Name,
+        Key::Arguments,
+        Key::Uri,
+        Key::Cursor,
+        Key::Level,
+        Key::Ref,
+        Key::ProtocolVersion,
+        Key::Capabilities,
+        Key::RequestId,
+        Key::InputResponses,
+        Key::RequestState,
+        Key::Notifications,
+        Key::TaskId,
+        Key::Meta,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Key::Name => "name",
@@ -94,23 +171,13 @@ impl<'a> Params<'a> {
 
     /// Returns a parameter as it came; `null` counts as absent.
     pub fn raw(&self, key: Key) -> Option<&'a RawValue> {
-        let raw = match key {
-            Key::Name => self.name,
-            Key::Arguments => self.arguments,
-            Key::Uri => self.uri,
-            Key::Cursor => self.cursor,
-            Key::Level => self.level,
-            Key::Ref => self.reference,
-            Key::ProtocolVersion => self.protocol_version,
-            Key::Capabilities => self.capabilities,
-            Key::RequestId => self.request_id,
-            Key::InputResponses => self.input_responses,
-            Key::RequestState => self.request_state,
-            Key::Notifications => self.notifications,
-            Key::TaskId => self.task_id,
-            Key::Meta => self.meta,
-        };
+        let raw = self.known[key as usize];
         raw.filter(|raw| raw.get() != "null")
+    }
+
+    /// Returns what no method knows, as the inside of an object.
+    pub fn others(&self) -> Result<String, RpcError> {
+        inside(&self.others, |_| true)
     }
 
     /// Returns a parameter that must be a string, where it is given.

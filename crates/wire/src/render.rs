@@ -2,12 +2,13 @@
 
 use crate::era::{self, Era, ResultKind, Revision, dress};
 use crate::rpc::{self, Answer, RpcError};
+use crate::text::write_string;
 use portcullis_core::{
-    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, InputRequired, Output, PromptDef,
-    PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef, ToolError,
-    ToolOutput,
+    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
+    PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef,
+    ToolError, ToolOutput,
 };
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -18,11 +19,11 @@ const ENVELOPE_BYTES: usize = 512;
 const CACHEABLE: ResultKind = ResultKind::Cacheable { ttl_ms: READ_TTL_MS };
 
 /// Writes the result of a call.
-pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
+pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
     match output {
         Output::Tool(tool) => {
             let bytes = output.size() + ENVELOPE_BYTES;
-            dress(revision, ResultKind::Plain, write_sized(&View(tool), bytes))
+            dress(revision, ResultKind::Plain, tool_output(tool, bytes))
         }
         Output::Resource(contents) => {
             let views: Vec<_> = contents.iter().map(View).collect();
@@ -32,7 +33,10 @@ pub fn output(revision: Revision, output: &Output) -> Vec<u8> {
         Output::Completion(completion) => {
             dress(revision, ResultKind::Plain, write(&One("completion", View(completion))))
         }
-        Output::Raw(raw) => era::dress_foreign(revision, ResultKind::Plain, raw.get().as_bytes().to_vec()),
+        Output::Raw(raw) => {
+            let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
+            era::dress_foreign(revision, kind, raw.get().as_bytes().to_vec())
+        }
     }
 }
 
@@ -59,6 +63,9 @@ pub fn page(
 
 /// Writes a tool's definition.
 pub fn tool(tool: &ToolDef) -> Box<RawValue> {
+    if let Some(definition) = &tool.definition {
+        return definition.raw().to_owned();
+    }
     let hints = tool.effect.hints(tool.reach);
     let mut definition = json!({
         "name": tool.name,
@@ -95,6 +102,9 @@ fn or_failure(schema: &Value) -> Value {
 }
 
 pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
+    if let Some(definition) = &prompt.definition {
+        return definition.raw().to_owned();
+    }
     let arguments: Vec<Value> = prompt
         .arguments
         .iter()
@@ -112,6 +122,9 @@ pub fn prompt(prompt: &PromptDef) -> Box<RawValue> {
 }
 
 pub fn resource(resource: &ResourceDef) -> Box<RawValue> {
+    if let Some(definition) = &resource.definition {
+        return definition.raw().to_owned();
+    }
     let mut definition = json!({ "uri": resource.uri, "name": resource.name });
     set(&mut definition, "title", resource.title.as_deref());
     set(&mut definition, "description", resource.description.as_deref());
@@ -123,6 +136,9 @@ pub fn resource(resource: &ResourceDef) -> Box<RawValue> {
 }
 
 pub fn template(template: &TemplateDef) -> Box<RawValue> {
+    if let Some(definition) = &template.definition {
+        return definition.raw().to_owned();
+    }
     let mut definition = json!({ "uriTemplate": template.uri_template, "name": template.name });
     set(&mut definition, "title", template.title.as_deref());
     set(&mut definition, "description", template.description.as_deref());
@@ -145,9 +161,14 @@ pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<
 ///
 /// Protocol faults are JSON-RPC errors. What a tool could not do is a result, so that the model reads it.
 pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
+    if let Some(said) = &error.foreign {
+        return Err(foreign(revision, target, said));
+    }
     match error.kind {
         ErrorKind::Unknown => Err(unknown(revision, target, error)),
         ErrorKind::NotFound if matches!(target, Target::Resource(_)) => Err(unknown(revision, target, error)),
+        // The hub's own limit is a fault of the protocol; that of a site is told to the model, who chose the site.
+        ErrorKind::RateLimited if error.fault == Fault::Upstream => told(revision, target, style, error),
         ErrorKind::RateLimited => {
             let wait = error.retry_after.unwrap_or_default().as_millis() as u64;
             Err(RpcError::new(rpc::SERVER_ERROR, error.message.clone())
@@ -172,6 +193,20 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
     }
 }
 
+/// Another server's error, in its own words. Only what the eras call differently gets its name here.
+fn foreign(revision: Revision, target: &Target, said: &ForeignError) -> RpcError {
+    let code = i32::try_from(said.code).unwrap_or(rpc::INTERNAL_ERROR);
+    let missing = match target {
+        Target::Resource(_) => {
+            let named = said.data.as_ref().is_some_and(|data| data["uri"].is_string());
+            code == rpc::RESOURCE_NOT_FOUND || (code == rpc::INVALID_PARAMS && named)
+        }
+        _ => false,
+    };
+    let code = if missing { era::resource_not_found(revision, "").code } else { code };
+    RpcError { code, message: said.message.clone(), data: said.data.clone() }
+}
+
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {
     match target {
         Target::Resource(uri) => era::resource_not_found(revision, uri),
@@ -194,14 +229,17 @@ fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolErro
         };
         return Err(protocol_fault(code, error));
     };
-    let structured = json!({
+    let mut structured = json!({
         "code": error.kind.code(),
         "message": error.message,
         "suggestions": error.hints,
     });
+    if let Some(wait) = error.retry_after {
+        structured["retry_after_ms"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    }
     let content = vec![Content::text(error_text(style, name, error))];
     let result = ToolOutput { content, structured: Some(structured), is_error: true };
-    Ok(dress(revision, ResultKind::Plain, write(&View(&result))))
+    Ok(dress(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))
 }
 
 /// Words a failure as its family does.
@@ -239,16 +277,42 @@ fn set(object: &mut Value, key: &str, value: Option<&str>) {
     }
 }
 
-fn write<T: Serialize>(value: &T) -> Vec<u8> {
-    write_sized(value, ENVELOPE_BYTES)
+/// Writes the result of a tool, which will have about that many bytes, so that a large text is not moved while it grows.
+fn tool_output(tool: &ToolOutput, bytes: usize) -> Vec<u8> {
+    let mut written = Vec::with_capacity(bytes);
+    written.extend_from_slice(br#"{"content":["#);
+    for (number, content) in tool.content.iter().enumerate() {
+        if number > 0 {
+            written.push(b',');
+        }
+        match content {
+            // By hand, because nearly every answer is one of these and nearly all of it is the text.
+            Content { body: ContentBody::Text(text), annotations: None } => {
+                written.extend_from_slice(br#"{"type":"text","text":"#);
+                write_string(text, &mut written);
+                written.push(b'}');
+            }
+            other => write_to(&View(other), &mut written),
+        }
+    }
+    written.push(b']');
+    if let Some(structured) = &tool.structured {
+        written.extend_from_slice(br#","structuredContent":"#);
+        write_to(structured, &mut written);
+    }
+    written.extend_from_slice(if tool.is_error { br#","isError":true}"# } else { br#","isError":false}"# });
+    written
 }
 
-/// Writes what will have about that many bytes, so that a large text is not moved while it grows.
-#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
-fn write_sized<T: Serialize>(value: &T, bytes: usize) -> Vec<u8> {
-    let mut written = Vec::with_capacity(bytes);
-    serde_json::to_writer(&mut written, value).expect("a view can be written");
+fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut written = Vec::with_capacity(ENVELOPE_BYTES);
+    write_to(value, &mut written);
     written
+}
+
+#[expect(clippy::expect_used, reason = "the views have string keys and finite numbers")]
+fn write_to<T: Serialize>(value: &T, written: &mut Vec<u8>) {
+    serde_json::to_writer(written, value).expect("a view can be written");
 }
 
 #[expect(clippy::expect_used, reason = "every JSON value can be written")]
@@ -266,28 +330,6 @@ impl<T: Serialize> Serialize for One<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;
-        map.end()
-    }
-}
-
-impl Serialize for View<'_, Vec<Content>> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut seq = serializer.serialize_seq(Some(self.0.len()))?;
-        for content in self.0 {
-            seq.serialize_element(&View(content))?;
-        }
-        seq.end()
-    }
-}
-
-impl Serialize for View<'_, ToolOutput> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("content", &View(&self.0.content))?;
-        if let Some(structured) = &self.0.structured {
-            map.serialize_entry("structuredContent", structured)?;
-        }
-        map.serialize_entry("isError", &self.0.is_error)?;
         map.end()
     }
 }

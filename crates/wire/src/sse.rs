@@ -1,5 +1,9 @@
 //! Server-sent events.
 
+mod read;
+
+pub use read::{Event, EventReader, EventTooLong};
+
 use bytes::Bytes;
 
 /// Writes one event. JSON as this crate writes it has no line break, so one `data` line holds it.

@@ -1,10 +1,10 @@
 //! What is in a folder, and in the whole tree.
 
 use super::write::is_temporary;
-use super::{FOLDER, FileKind, HANDLE, INSIDE, Root, RootError, RootedPath, open_inside, size_of};
+use super::{FOLDER, FileKind, HANDLE, INSIDE, NO_LINKS, Root, RootError, RootedPath, open_inside, size_of};
 use crate::json::is_invisible;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -34,6 +34,26 @@ pub struct Listed {
 pub struct WalkedFile {
     pub path: RootedPath,
     pub size: u64,
+    pub stamp: Stamp,
+}
+
+/// Tells whether a file is still as it was: another inode, size or time of change means that it is not.
+///
+/// The time is that of the inode, which no program can set back, unlike that of the contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(stat: &Stat) -> Stamp {
+        // The widths differ between architectures.
+        #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
+        Stamp { inode: stat.st_ino, size: size_of(stat), changed }
+    }
 }
 
 /// The tree in a fixed order: depth first, by name.
@@ -49,45 +69,70 @@ pub struct Walked {
 impl Root {
     /// Lists one folder.
     pub fn list(&self, path: &RootedPath, entries_max: usize) -> Result<Listed, RootError> {
-        let folder = open_inside(&self.folder, path.as_str(), FOLDER, INSIDE)?;
-        let (mut names, too_many) = names_in(&folder)?;
-        names.sort_by(|a, b| {
-            (a.kind != FileKind::Directory, &a.name).cmp(&(b.kind != FileKind::Directory, &b.name))
-        });
-        let truncated = too_many || names.len() > entries_max;
-        names.truncate(entries_max);
-        let mut entries = Vec::with_capacity(names.len());
-        for Named { name, kind } in names {
-            let size = match rustix::fs::statat(&folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if kind == FileKind::File => size_of(&stat),
-                // The size of a folder or a link says nothing about what is in it.
-                Ok(_) => 0,
-                // Removed since its name was read.
-                Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(errno.into()),
-            };
-            entries.push(Entry { name: shown(name.as_bytes()), kind, size });
-        }
-        Ok(Listed { entries, truncated })
+        list_in(open_inside(&self.folder, path.as_str(), FOLDER, INSIDE)?, entries_max, &|_| true)
+    }
+
+    /// Lists what `shows` of one folder, if no link is on the way to it.
+    pub fn list_unlinked(
+        &self,
+        path: &RootedPath,
+        entries_max: usize,
+        shows: &dyn Fn(&str) -> bool,
+    ) -> Result<Listed, RootError> {
+        let folder = open_inside(&self.folder, path.as_str(), FOLDER | OFlags::NOFOLLOW, NO_LINKS)?;
+        list_in(folder, entries_max, shows)
     }
 
     /// Lists every file of the tree that could be read, without following a link to a folder.
     ///
     /// What cannot be named by a [`RootedPath`], or has a second name elsewhere, is left out.
     pub fn walk(&self, entries_max: usize, depth_max: usize) -> Result<Walked, RootError> {
-        let mut walked = Walked::default();
-        let folder = open_inside(&self.folder, ".", FOLDER, INSIDE)?;
-        walk_into(folder, RootedPath::root(), &mut walked, &mut { entries_max }, depth_max)?;
-        Ok(walked)
+        self.walk_from(&RootedPath::root(), entries_max, depth_max, &|_| true)
+    }
+
+    /// Walks one folder of the tree, as far as `shows` agrees to the names in it. No link is on the way to it.
+    pub fn walk_from(
+        &self,
+        path: &RootedPath,
+        entries_max: usize,
+        depth_max: usize,
+        shows: &dyn Fn(&str) -> bool,
+    ) -> Result<Walked, RootError> {
+        let folder = open_inside(&self.folder, path.as_str(), FOLDER | OFlags::NOFOLLOW, NO_LINKS)?;
+        let mut walk = Walk { walked: Walked::default(), entries_left: entries_max, shows };
+        walk.enter(folder, path.clone(), depth_max)?;
+        Ok(walk.walked)
     }
 
     /// Returns whether a walk would show this file now.
     pub fn shows(&self, path: &RootedPath) -> bool {
-        let strict = INSIDE | ResolveFlags::NO_SYMLINKS;
-        let opened = open_inside(&self.folder, path.as_str(), HANDLE | OFlags::NOFOLLOW, strict);
+        let opened = open_inside(&self.folder, path.as_str(), HANDLE | OFlags::NOFOLLOW, NO_LINKS);
         let stat = opened.and_then(rustix::fs::fstat);
         stat.is_ok_and(|stat| FileKind::of(&stat) == FileKind::File && stat.st_nlink <= 1)
     }
+}
+
+fn list_in(folder: OwnedFd, entries_max: usize, shows: &dyn Fn(&str) -> bool) -> Result<Listed, RootError> {
+    let (mut names, too_many) = names_in(&folder)?;
+    names.retain(|named| shows(&named.name.to_string_lossy()));
+    names.sort_by(|a, b| {
+        (a.kind != FileKind::Directory, &a.name).cmp(&(b.kind != FileKind::Directory, &b.name))
+    });
+    let truncated = too_many || names.len() > entries_max;
+    names.truncate(entries_max);
+    let mut entries = Vec::with_capacity(names.len());
+    for Named { name, kind } in names {
+        let size = match rustix::fs::statat(&folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if kind == FileKind::File => size_of(&stat),
+            // The size of a folder or a link says nothing about what is in it.
+            Ok(_) => 0,
+            // Removed since its name was read.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno.into()),
+        };
+        entries.push(Entry { name: shown(name.as_bytes()), kind, size });
+    }
+    Ok(Listed { entries, truncated })
 }
 
 struct Named {
@@ -121,54 +166,57 @@ fn names_in(folder: &OwnedFd) -> Result<(Vec<Named>, bool), Errno> {
     Ok((names, false))
 }
 
-/// Walks one folder and, by recursion of at most [`super::DEPTH_MAX`] levels, those in it.
-fn walk_into(
-    folder: OwnedFd,
-    path: RootedPath,
-    walked: &mut Walked,
-    entries_left: &mut usize,
-    depth_left: usize,
-) -> Result<(), RootError> {
-    let (mut names, too_many) = names_in(&folder)?;
-    walked.truncated |= too_many;
-    names.sort_by(|a, b| a.name.cmp(&b.name));
-    walked.folders.push(path.clone());
-    for Named { name, kind } in names {
-        let Ok(text) = name.to_str() else { continue };
-        let joined = if path.is_root() { text.to_owned() } else { format!("{path}/{text}") };
-        // A name that holds what a path must not is not one that anybody could ask for.
-        let Ok(inner) = RootedPath::parse(&joined) else { continue };
-        if !matches!(kind, FileKind::File | FileKind::Directory) {
-            continue;
-        }
-        let Some(left) = entries_left.checked_sub(1) else {
-            walked.truncated = true;
-            return Ok(());
-        };
-        *entries_left = left;
-        if kind == FileKind::File {
-            match rustix::fs::statat(&folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if FileKind::of(&stat) == FileKind::File && stat.st_nlink <= 1 => {
-                    walked.files.push(WalkedFile { path: inner, size: size_of(&stat) });
+/// A walk on its way.
+struct Walk<'a> {
+    walked: Walked,
+    entries_left: usize,
+    shows: &'a dyn Fn(&str) -> bool,
+}
+
+impl Walk<'_> {
+    /// Walks one folder and, by recursion of at most [`super::DEPTH_MAX`] levels, those in it.
+    fn enter(&mut self, folder: OwnedFd, path: RootedPath, depth_left: usize) -> Result<(), RootError> {
+        let (mut names, too_many) = names_in(&folder)?;
+        self.walked.truncated |= too_many;
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        self.walked.folders.push(path.clone());
+        for Named { name, kind } in names {
+            let Ok(text) = name.to_str() else { continue };
+            if !matches!(kind, FileKind::File | FileKind::Directory) || !(self.shows)(text) {
+                continue;
+            }
+            let joined = if path.is_root() { text.to_owned() } else { format!("{path}/{text}") };
+            // A name that holds what a path must not is not one that anybody could ask for.
+            let Ok(inner) = RootedPath::parse(&joined) else { continue };
+            let Some(left) = self.entries_left.checked_sub(1) else {
+                self.walked.truncated = true;
+                return Ok(());
+            };
+            self.entries_left = left;
+            if kind == FileKind::File {
+                match rustix::fs::statat(&folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) if FileKind::of(&stat) == FileKind::File && stat.st_nlink <= 1 => {
+                        let (size, stamp) = (size_of(&stat), Stamp::of(&stat));
+                        self.walked.files.push(WalkedFile { path: inner, size, stamp });
+                    }
+                    Ok(_) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno.into()),
                 }
-                Ok(_) | Err(Errno::NOENT) => {}
+                continue;
+            }
+            let Some(depth_left) = depth_left.checked_sub(1) else {
+                self.walked.truncated = true;
+                continue;
+            };
+            match open_inside(&folder, text, FOLDER | OFlags::NOFOLLOW, NO_LINKS) {
+                Ok(opened) => self.enter(opened, inner, depth_left)?,
+                // Removed or replaced since its name was read, or not ours to read: the rest is still worth listing.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            continue;
         }
-        let Some(depth_left) = depth_left.checked_sub(1) else {
-            walked.truncated = true;
-            continue;
-        };
-        let strict = INSIDE | ResolveFlags::NO_SYMLINKS;
-        match open_inside(&folder, text, FOLDER | OFlags::NOFOLLOW, strict) {
-            Ok(opened) => walk_into(opened, inner, walked, entries_left, depth_left)?,
-            // Removed or replaced since its name was read, or not ours to read: the rest is still worth listing.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns a name as text that shows every byte of it.

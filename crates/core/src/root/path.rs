@@ -91,12 +91,13 @@ impl RootedPath {
         (!stem.is_empty()).then_some(extension)
     }
 
-    /// Returns the folder that holds the last name.
-    pub(super) fn folder(&self) -> &str {
+    /// Returns the folder that holds the last name; `.` where that is the root.
+    pub fn folder(&self) -> &str {
         self.text.rsplit_once('/').map_or(".", |(folder, _)| folder)
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names on the way, none for the root itself.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.text.split('/').filter(|name| *name != ".")
     }
 }

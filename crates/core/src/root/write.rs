@@ -3,7 +3,7 @@
 //! New content goes to a hidden file beside the old one, is made durable, and takes the old one's place in one
 //! step. A reader sees all of the old or all of the new; a crash, a full disk or an error leaves the old.
 
-use super::{FOLDER, FileKind, INSIDE, OpenFile, READ, Root, RootError, RootedPath, open_inside};
+use super::{FOLDER, FileKind, NO_LINKS, OpenFile, READ, Root, RootError, RootedPath, open_inside};
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 /// A link could be swapped for another between two calls, so a write follows none at all.
-const STRICT: ResolveFlags = INSIDE.union(ResolveFlags::NO_SYMLINKS);
+const STRICT: ResolveFlags = NO_LINKS;
 /// What agents write is their owner's business only.
 const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const NEW_FOLDER: Mode = Mode::RWXU;

@@ -145,7 +145,7 @@ async fn a_server_that_wants_a_pause_gets_it() {
     let client = client(&[site.place()]);
     assert_eq!(client.get(&site.url("/")).send().await.unwrap().status, 429);
     let error = ToolError::from(client.get(&site.url("/")).send().await.unwrap_err());
-    assert_eq!(error.to_string(), "upstream: `127.0.0.1` was asked too often");
+    assert_eq!(error.to_string(), "rate_limited: `127.0.0.1` was asked too often");
     assert!(error.retry_after.unwrap() > Duration::from_secs(100));
     assert_eq!(site.asked().len(), 1);
 }

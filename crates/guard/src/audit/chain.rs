@@ -32,6 +32,15 @@ enum Purpose {
 pub(crate) struct Mac([u8; 32]);
 
 impl Mac {
+    /// The code in hexadecimal.
+    fn digits(self) -> [u8; 64] {
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = hex_digits(byte);
+        }
+        digits
+    }
+
     pub(crate) fn to_hex(self) -> String {
         hex(&self.0)
     }
@@ -45,7 +54,8 @@ impl Mac {
 
 impl Serialize for Mac {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_hex())
+        let digits = self.digits();
+        serializer.serialize_str(std::str::from_utf8(&digits).map_err(serde::ser::Error::custom)?)
     }
 }
 
@@ -159,7 +169,7 @@ impl ChainKey {
         lines.pop();
         let mac = self.line(before.mac, lines.get(start..).unwrap_or_default());
         lines.extend_from_slice(MAC_FIELD);
-        lines.extend_from_slice(mac.to_hex().as_bytes());
+        lines.extend_from_slice(&mac.digits());
         lines.extend_from_slice(b"\"}\n");
         Link { seq, mac }
     }
@@ -202,9 +212,11 @@ fn place(path: &Path, text: &str) -> io::Result<()> {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    // Several times in every call's life: by hand, which is much faster than by format.
-    let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()
+}
+
+fn hex_digits(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|value| b"0123456789abcdef"[value as usize])
 }
 
 fn read_hex(text: &[u8]) -> Option<[u8; 32]> {

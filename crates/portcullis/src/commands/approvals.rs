@@ -7,7 +7,9 @@ use crate::home::{Home, make_private};
 use crate::{BadUsage, compose, print};
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
-use portcullis_core::{Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, SystemClock};
+use portcullis_core::{
+    Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, SystemClock, Unruled,
+};
 use portcullis_store::approvals::{
     Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Stage, Verdict,
 };
@@ -188,7 +190,7 @@ impl Desk {
         reach: Reach,
     ) -> Decision {
         let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything() });
-        let listing = Listing { kind: "tool", name, effect, reach };
+        let listing = Listing { kind: "tool", name, effect, reach, unruled: Unruled::ByEffect };
         compose::policy(&self.config).decide(&Caller { client, origin }, &listing, self.approvals.now())
     }
 

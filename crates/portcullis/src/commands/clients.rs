@@ -54,7 +54,7 @@ fn add(
         return Err(BadUsage(reason).into());
     }
     let url = url_of(config.http.listen);
-    let new = NewClient { name: args.name, allow, effects, expires_in };
+    let new = NewClient { name: args.name, allow, effects, tools: args.tools.into(), expires_in };
     let (info, token) = directory.add(new).map_err(explained)?;
     let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
     if as_json {

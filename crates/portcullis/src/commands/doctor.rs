@@ -1,5 +1,7 @@
 //! `portcullis doctor`: what works, what does not, and what to do about it.
 
+mod outside;
+
 use super::{block_on, environment, link::Link};
 use crate::config::Config;
 use crate::home::Home;
@@ -7,11 +9,11 @@ use crate::secrets::{self, Asking};
 use crate::{print, voice};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
-use portcullis_egress::PlainHttp;
 use portcullis_server::local;
 use portcullis_store::approvals::Approvals;
 use portcullis_store::clients::Directory;
-use portcullis_store::secrets::SecretError;
+use portcullis_store::secrets::{SecretError, SecretStore};
+use portcullis_tools::{GitProblem, look_at_repository};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -93,8 +95,10 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "workspace", state: look_at_workspace(&config) });
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
     findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
-    findings.push(Finding { what: "web", state: look_at_web(&config) });
-    findings.push(Finding { what: "secrets", state: look_at_secrets(home, &config)? });
+    findings.push(Finding { what: "vault", state: look_at_vault(&config)? });
+    let store = secrets::open(home, &config, Arc::new(SystemClock), Asking::Never)?;
+    findings.extend(outside::look(&config, &store));
+    findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });
     findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
     Ok(findings)
 }
@@ -152,24 +156,42 @@ fn look_at_approvals(config: &Config) -> State {
     }
 }
 
-/// Reaches for nothing: whether the web is there is not ours to say.
-fn look_at_web(config: &Config) -> State {
-    let Some(web) = &config.web else {
-        return State::Good("off; `[web]` in the configuration turns web_fetch on".to_owned());
+/// Does not ask the remote: whether that is there is not ours to say.
+fn look_at_vault(config: &Config) -> Result<State> {
+    let Some(vault) = &config.vault else {
+        return Ok(State::Good("off; `[vault]` in the configuration turns the vault_* tools on".to_owned()));
     };
-    let http = if web.plain_http == PlainHttp::Allowed { ", http:// too" } else { "" };
-    match config.egress.exceptions.as_slice() {
-        [] => State::Good(format!("on, public addresses only{http}")),
-        exceptions => {
-            let places: Vec<String> = exceptions.iter().map(ToString::to_string).collect();
-            State::Good(format!("on, public addresses{http} and {}", places.join(", ")))
+    let path = vault.path.display();
+    let Some(sync) = &vault.sync else {
+        return Ok(match Root::create(&vault.path) {
+            Ok(_) => State::Good(format!("{path}, not synced")),
+            Err(error) => bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner"),
+        });
+    };
+    if let Err(error) = Root::create(&vault.path) {
+        return Ok(bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner"));
+    }
+    Ok(match block_on(look_at_repository(&vault.path))? {
+        Ok(()) => State::Good(format!("{path}, synced with {}", sync.address)),
+        Err(problem) => bad(format!("{path}: {problem}"), vault_advice(&problem)),
+    })
+}
+
+fn vault_advice(problem: &GitProblem) -> &'static str {
+    match problem {
+        GitProblem::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
+        GitProblem::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
+        GitProblem::NotARepository => {
+            "make it one (`git init`, then pull), or choose an empty folder, into which the hub clones"
         }
+        GitProblem::Elsewhere => "choose a folder with a repository of its own",
+        GitProblem::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
+        _ => "look at the repository with `git status`, or turn `vault.auto_sync` off",
     }
 }
 
-fn look_at_secrets(home: &Home, config: &Config) -> Result<State> {
-    let store = secrets::open(home, config, Arc::new(SystemClock), Asking::Never)?;
-    Ok(match store.list() {
+fn look_at_secrets(store: &SecretStore) -> State {
+    match store.list() {
         Ok(secrets) if secrets.is_empty() => State::Good("none".to_owned()),
         Ok(secrets) => State::Good(format!("{} secrets", secrets.len())),
         Err(error @ SecretError::Locked(_)) => bad(
@@ -180,7 +202,7 @@ fn look_at_secrets(home: &Home, config: &Config) -> Result<State> {
             error.to_string(),
             "restore `secrets.pcs` from a backup, or move it away and set the secrets anew; what needs no secret works",
         ),
-    })
+    }
 }
 
 fn look_at_hub(home: &Home, config: &Config) -> Result<State> {

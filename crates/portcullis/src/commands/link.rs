@@ -4,14 +4,19 @@ use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
 use crate::compose::compose;
 use crate::config::Config;
 use crate::home::Home;
+use crate::mcp::Servers;
 use anyhow::{Context, Result, anyhow, bail};
 use portcullis_server::{line, local};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 /// How much of one direction waits in memory when the hub is in this process.
 const PIPE_BYTES: usize = 256 * 1024;
+/// How long servers that were just started are waited for.
+const SERVERS_WITHIN: Duration = Duration::from_secs(30);
 
 type Reader = Box<dyn AsyncRead + Unpin + Send>;
 type Writer = Box<dyn AsyncWrite + Unpin + Send>;
@@ -21,7 +26,9 @@ pub(crate) struct Link {
     from: BufReader<Reader>,
     to: Writer,
     next_id: u64,
-    /// Keeps the lock of the home while the hub is in this process.
+    /// Keeps the servers behind it while the hub is in this process.
+    _servers: Option<Arc<Servers>>,
+    /// And the lock of the home.
     _claim: Option<local::Claim>,
 }
 
@@ -42,8 +49,12 @@ async fn claim_or_connect(home: &Home) -> Result<(Option<local::Claim>, Option<U
 impl Link {
     pub(crate) async fn open(home: &Home, config: &Config) -> Result<Link> {
         let (claim, stream) = claim_or_connect(home).await?;
+        let mut servers = None;
         let (from, to): (Reader, Writer) = if claim.is_some() {
             let composed = compose(home, config)?;
+            // They were started with the hub, a moment ago.
+            composed.servers.settled(SERVERS_WITHIN).await;
+            servers = Some(composed.servers);
             let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
             let (from, to) = tokio::io::split(theirs);
             tokio::spawn(line::serve(composed.hub, "stdio", from, to));
@@ -53,7 +64,7 @@ impl Link {
             let (from, to) = stream.context("the hub on this home does not answer")?.into_split();
             (Box::new(from), Box::new(to))
         };
-        Ok(Link { from: BufReader::new(from), to, next_id: 1, _claim: claim })
+        Ok(Link { from: BufReader::new(from), to, next_id: 1, _servers: servers, _claim: claim })
     }
 
     /// Makes a request and returns its result. Notifications on the way are passed over.

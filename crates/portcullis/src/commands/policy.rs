@@ -10,17 +10,17 @@ use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock};
+use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock, Unruled};
 use portcullis_guard::{Policy, Rule, Verdict, default_for};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { loaded, .. } = open(home)?;
+    let Opened { home, loaded, .. } = open(home)?;
     match args.command.unwrap_or(PolicyCommand::List) {
         PolicyCommand::List => list(&loaded, as_json),
-        PolicyCommand::Test(args) => test::run(&loaded, args, as_json),
+        PolicyCommand::Test(args) => test::run(&home, &loaded, args, as_json),
     }
 }
 
@@ -51,7 +51,7 @@ fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
     for effect in Effect::ALL {
         for reach in [Reach::Local, Reach::Outside] {
             let ((verdict, name), what) =
-                (default_for(effect, reach), format!("{effect} {}", reach.as_str()));
+                (default_for(effect, reach, Unruled::ByEffect), format!("{effect} {}", reach.as_str()));
             match defaults.iter_mut().find(|(known, ..)| *known == name) {
                 Some((.., about)) => about.push(what),
                 None => defaults.push((name, verdict, vec![what])),

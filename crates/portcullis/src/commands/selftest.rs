@@ -3,6 +3,8 @@
 //! It runs in a home of its own that is gone afterwards, and calls every tool with its own example, through
 //! every guard, as a client would.
 
+mod site;
+
 use super::block_on;
 use super::link::Link;
 use crate::config::Config;
@@ -10,46 +12,9 @@ use crate::home::Home;
 use crate::{print, surface};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use site::Site;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
-
-/// The page that examples name, and what stands in for it: a selftest needs no network.
-const PAGE_IN_EXAMPLES: &str = "https://example.com/";
-const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n\
-                    <title>Example</title><p>A page for the selftest.";
-
-/// A site of one page on this machine.
-struct Site {
-    address: SocketAddr,
-}
-
-impl Site {
-    /// Answers until the process ends.
-    fn open() -> Result<Site> {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the selftest's page")?;
-        let address = listener.local_addr()?;
-        std::thread::spawn(move || {
-            for mut visitor in listener.incoming().flatten() {
-                // What was asked does not matter; who went away does not either.
-                let _ = visitor.read(&mut [0; 4096]).and_then(|_| visitor.write_all(PAGE.as_bytes()));
-            }
-        });
-        Ok(Site { address })
-    }
-
-    fn instead_of_the_web(&self, arguments: &Value) -> Value {
-        let mut arguments = arguments.clone();
-        for value in arguments.as_object_mut().into_iter().flat_map(|object| object.values_mut()) {
-            if *value == PAGE_IN_EXAMPLES {
-                *value = json!(format!("http://{}/", self.address));
-            }
-        }
-        arguments
-    }
-}
 
 /// What was found about one tool.
 struct Checked {
@@ -61,15 +26,10 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let site = Site::open()?;
     let home = Home::open(folder.path().join("home"))?;
-    // It calls faster than a client may.
-    std::fs::write(
-        home.path().join("portcullis.toml"),
-        format!(
-            "[rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n[web]\n[egress]\nallow = [\"{}\"]\n",
-            site.address
-        ),
-    )?;
+    std::fs::write(home.path().join("portcullis.toml"), site.config(&folder.path().join("key")))?;
+    std::fs::write(home.path().join("example.ics"), site::CALENDAR)?;
     let config = Config::load(home.path(), &|_| None)?.config;
+    site.keep_token(&home, &config)?;
     let checked = block_on(async {
         let mut link = Link::open(&home, &config).await?;
         check_all(&mut link, &site).await

@@ -8,7 +8,7 @@ use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
 use crate::{logging, print, reload};
 use anyhow::{Context, Result, anyhow};
-use portcullis_core::{EffectSet, Secret};
+use portcullis_core::{EffectSet, Secret, ToolView};
 use portcullis_server::http;
 use portcullis_server::local::{self, Claim};
 use portcullis_store::clients;
@@ -123,6 +123,7 @@ fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
         name: FIRST_CLIENT.to_owned(),
         allow: vec!["*".to_owned()],
         effects: EffectSet::ALL,
+        tools: ToolView::All,
         expires_in: None,
     };
     match composed.identity.add(new) {

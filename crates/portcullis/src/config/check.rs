@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Sections that the documents describe and this version does not have.
-const LATER: [&str; 5] = ["vault", "calendars", "github", "scripts", "mcp"];
+const LATER: [&str; 1] = ["scripts"];
 /// Lets an editor find the schema; means nothing to the hub.
 const SCHEMA_KEY: &str = "$schema";
 /// A longer key is not a slip of any that exists.
@@ -105,6 +105,7 @@ fn described(node: &Value, got: &Value) -> String {
             }
         }
         Some("object") => "a table of settings".to_owned(),
+        None if node["type"].is_array() => "true, false or a table of settings".to_owned(),
         _ => match node["examples"][0].as_str() {
             Some(example) => format!("text like \"{example}\""),
             None => "text".to_owned(),

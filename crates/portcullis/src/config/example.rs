@@ -24,6 +24,12 @@ const RULES: &str = r#"## [[policy]]
 ## decision = "ask"               # allow, ask or deny
 "#;
 
+/// Nor have calendars.
+const CALENDARS: &str = r#"## [[calendars]]
+## name = "Personal"
+## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
+"#;
+
 /// Returns the commented example, made from the schema.
 pub fn example() -> String {
     let schema = schema();
@@ -40,8 +46,18 @@ pub fn example() -> String {
                     node["description"].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
                 let _ = writeln!(text, "# {about}\n#{key} = {}", toml_of(&node["default"]));
             }
+        } else if let Some(keys) = node["additionalProperties"]["properties"].as_object() {
+            let _ = writeln!(text, "\n# {about}\n## [{name}.NAME]");
+            for (key, node) in keys {
+                let about = node["description"].as_str().unwrap_or_default();
+                // What has no default is shown as it could be.
+                let value = if node["default"].is_null() { &node["examples"][0] } else { &node["default"] };
+                let value = if value.is_null() { "…".to_owned() } else { toml_of(value) };
+                let _ = writeln!(text, "# {about}\n## {key} = {value}");
+            }
         } else if node["type"] == "array" {
-            let _ = write!(text, "\n# {about}\n{RULES}");
+            let shown = if name == "calendars" { CALENDARS } else { RULES };
+            let _ = write!(text, "\n# {about}\n{shown}");
         }
     }
     text
@@ -51,6 +67,11 @@ pub fn example() -> String {
 fn toml_of(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(key, value)| format!("{key} = {}", toml_of(value))).collect();
+            if members.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", members.join(", ")) }
+        }
         plain => plain.to_string(),
     }
 }
@@ -60,7 +81,7 @@ mod tests {
     use super::super::check::check;
     use super::super::read;
     use super::super::tests::keys;
-    use super::super::written::{Web, Written};
+    use super::super::written::{Github, Vault, Web, Written};
     use super::*;
 
     fn parsed(toml: &str) -> Written {
@@ -83,20 +104,29 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        let with_all_sections = Written { web: Some(Web::default()), ..Written::default() };
+        let with_all_sections = Written {
+            vault: Some(Vault::default()),
+            web: Some(Web::default()),
+            github: Some(Github::default()),
+            ..Written::default()
+        };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
-        for key in keys().iter().filter(|key| *key != "policy") {
+        for key in keys().iter().filter(|key| !["policy", "calendars", "mcp"].contains(&key.as_str())) {
             let pointer = format!("/{}", key.replace('.', "/"));
             assert!(document.value.pointer(&pointer).is_some(), "{key} is missing");
         }
-        // The rule that is shown is a good one too, and names every key that a rule has.
+        // The server and the rule that are shown are good ones too, and names every key that a rule has.
         let rule: String = example
             .lines()
             .filter_map(|line| line.strip_prefix("## "))
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!(parsed(&rule).policy.len(), 1);
+        assert_eq!((parsed(&rule).policy.len(), parsed(&rule).mcp.len()), (1, 1));
+        let server = &schema()["properties"]["mcp"]["additionalProperties"]["properties"];
+        for key in server.as_object().unwrap().keys() {
+            assert!(rule.contains(&format!("{key} = ")), "{key}");
+        }
         for key in schema()["properties"]["policy"]["items"]["properties"].as_object().unwrap().keys() {
             assert!(rule.contains(&format!("{key} = ")), "{key}");
         }
@@ -146,6 +176,25 @@ mod tests {
         # Folder of prompt templates; relative to the home folder.
         #path = "prompts"
 
+        # Notes of an Obsidian vault. This section turns the vault_* tools on.
+        #[vault]
+        # Folder of the notes; relative to the home folder.
+        #path = "vault"
+        # Git repository that the notes are synced with; needs git 2.40 or newer.
+        #git_repo = ""
+        # Whether to clone it if the folder is empty, pull before reading, and commit and push what is written.
+        #auto_sync = false
+        # Secret that opens the repository over https://, granted for its host; `portcullis secrets set NAME --grant HOST`.
+        #git_token = ""
+        # User that the secret belongs to, where the repository asks for one.
+        #git_user = "git"
+        # Who the commits are by.
+        #git_author = "Portcullis <portcullis@localhost>"
+        # Seconds after which a read pulls again.
+        #pull_after_secs = 60
+        # Seconds that one sync may take.
+        #git_timeout_secs = 60
+
         # Pages of the public web. This section turns `web_fetch` on.
         #[web]
         # Whether pages may be fetched unencrypted (http://), too.
@@ -159,6 +208,20 @@ mod tests {
         # Domains that may not be asked, nor any below them.
         #deny = []
 
+        # Calendars that `calendar_read` reads; it exists where there is one.
+        ## [[calendars]]
+        ## name = "Personal"
+        ## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
+
+        # Issues on GitHub. This section turns the github_* tools on.
+        #[github]
+        # Handle of the token, which needs to be granted for the host of `base_url`.
+        #token = "secret:GITHUB_TOKEN"
+        # Address of the API; that of GitHub Enterprise ends with /api/v3.
+        #base_url = "https://api.github.com"
+        # Repositories that may be used, as owner/name or owner/*; any if empty.
+        #repositories = []
+
         # What every request that leaves this machine has to keep to.
         [egress]
         # Exact hosts and ports that may be reached although they are not public; also by http://.
@@ -167,6 +230,8 @@ mod tests {
         #per_host_per_minute = 60
         # Requests that one host may get at once after a quiet time.
         #per_host_burst = 20
+        # File (PEM) with certificates of authorities to trust besides the well-known ones, such as a company's own.
+        #ca_file = ""
 
         # The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
         [stdio]
@@ -176,6 +241,8 @@ mod tests {
         #allow = ["*"]
         # What it may do at most: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
+        # How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
+        #tools = "all"
 
         # What is masked in everything that leaves. Secrets of the store always are.
         [redaction]
@@ -237,8 +304,43 @@ mod tests {
 
         # How the hub reads the clock.
         [time]
-        # Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+        # Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
         #timezone = "system"
+
+        # Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
+        ## [mcp.NAME]
+        # Program to start; it speaks MCP on its standard input and output.
+        ## command = "npx"
+        # Its arguments.
+        ## args = []
+        # The folder it starts in; the workspace if left out.
+        ## cwd = "~/project"
+        # Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+        ## url = "https://mcp.example.com/mcp"
+        # Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+        ## headers = {}
+        # Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
+        ## oauth = true
+        # Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+        ## env = {}
+        # Whether it is used.
+        ## enabled = true
+        # Milliseconds that a call may take without a sign of progress.
+        ## timeout_ms = 30000
+        # What stands before the names of its tools instead of its own name; "" for nothing.
+        ## prefix = "git"
+        # Which of its tools appear, by the names it gives them.
+        ## tools = { allow = ["*"], deny = [] }
+        # Under which other names its tools appear, by the names it gives them; the prefix still comes first.
+        ## rename = {}
+        # What its tools do: read, create, write or destroy. Left out, they may do anything.
+        ## effect = "write"
+        # What some of its tools do, by globs over the names it gives them; the longest that fits counts.
+        ## effects = {}
+        # Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
+        ## trust = "ask"
+        # What is decided about its tools where no rule speaks: allow, ask or deny.
+        ## decision = "allow"
 
         # Rules, first match wins; a call that no rule matches is decided by what it does.
         ## [[policy]]

@@ -1,29 +1,48 @@
 //! From what was written to what it means.
 
+use super::oauth;
 use super::problem::Finding;
 use super::time;
 use super::written::{
-    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, Written,
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, TrustName,
+    ViewName, Written,
 };
 use super::{
-    Approvals, Config, Egress, Environment, Http, Level, Limits, LogFormat, Logging, Memory, Prompts,
-    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Web, Workspace,
+    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
+    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope};
-use portcullis_egress::{Exception, PerHost, PlainHttp};
+use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope, ToolView};
+use portcullis_egress::header::HeaderName;
+use portcullis_egress::own::{Place, PlaceError};
 use portcullis_guard::{Days, TokenShapes, When};
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Leaves room for the name of a tool.
+const SERVER_NAME_CHARS_MAX: usize = 32;
+/// Headers that say how a message travels. `Authorization` is not among them.
+const HEADERS_TAKEN: [&str; 9] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Collects what is wrong and goes on, so that all of it is told at once.
-struct Checks<'a> {
-    home: &'a Path,
+pub(super) struct Checks<'a> {
+    pub(super) home: &'a Path,
     env: Environment<'a>,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
 }
 
 /// Reads the meaning. The result is good only if there are no findings.
@@ -43,7 +62,10 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         },
         memory: Memory { enabled: written.memory.enabled },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
+        vault: written.vault.as_ref().map(|vault| checks.vault(vault, &written.workspace.path)),
         web: written.web.as_ref().map(|web| checks.web(web)),
+        calendars: checks.calendars(&written.calendars),
+        github: written.github.as_ref().and_then(|github| checks.github(github)),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
         redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },
@@ -54,6 +76,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
             pending: Duration::from_secs(written.approvals.pending_secs),
             approved: Duration::from_secs(written.approvals.approved_secs),
         },
+        mcp: written.mcp.iter().map(|(name, server)| checks.mcp(name, server)).collect(),
         policy: written
             .policy
             .iter()
@@ -67,7 +90,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
 }
 
 impl Checks<'_> {
-    fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
+    pub(super) fn unexpected(&mut self, pointer: &str, value: &str, expected: &str) {
         self.findings.push(Finding::unexpected(pointer, &json!(value), expected));
     }
 
@@ -96,50 +119,19 @@ impl Checks<'_> {
         }
     }
 
-    fn web(&mut self, web: &written::Web) -> Web {
-        if !web.user_agent.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || web.user_agent.len() > 256 {
-            self.unexpected("/web/user_agent", &web.user_agent, "up to 256 printable ASCII characters");
-        }
-        Web {
-            plain_http: if web.http { PlainHttp::Allowed } else { PlainHttp::Refused },
-            respect_robots: web.respect_robots,
-            user_agent: Some(web.user_agent.clone()).filter(|name| !name.is_empty()),
-            allow: self.domains("/web/allow", &web.allow),
-            deny: self.domains("/web/deny", &web.deny),
-        }
-    }
-
-    fn domains(&mut self, pointer: &str, domains: &[String]) -> Vec<String> {
-        for (index, domain) in domains.iter().enumerate() {
-            let is_domain = is_host(domain) && !domain.contains(':') && !domain.starts_with('.');
-            if !is_domain {
-                self.unexpected(&format!("{pointer}/{index}"), domain, "a domain like example.com");
-            }
-        }
-        domains.iter().map(|domain| domain.to_ascii_lowercase()).collect()
-    }
-
-    fn egress(&mut self, egress: &written::Egress) -> Egress {
-        let mut exceptions = Vec::new();
-        for (index, text) in egress.allow.iter().enumerate() {
-            match text.parse::<Exception>() {
-                Ok(exception) => exceptions.push(exception),
-                Err(expected) => {
-                    self.unexpected(&format!("/egress/allow/{index}"), text, &expected.to_string());
-                }
-            }
-        }
-        let per_host = PerHost { per_minute: egress.per_host_per_minute, burst: egress.per_host_burst };
-        Egress { exceptions, per_host }
-    }
-
     fn stdio(&mut self, stdio: &written::Stdio) -> Stdio {
         if !portcullis_store::clients::is_client_name(&stdio.client) {
             let expected = "a name of a-z, 0-9, `-` and `_`, 1 to 64 characters";
             self.unexpected("/stdio/client", &stdio.client, expected);
         }
-        let scope =
-            Scope { allow: self.pattern("/stdio/allow", &stdio.allow), effects: effects(&stdio.effects) };
+        let scope = Scope {
+            allow: self.pattern("/stdio/allow", &stdio.allow),
+            effects: effects(&stdio.effects),
+            view: match stdio.tools {
+                ViewName::All => ToolView::All,
+                ViewName::Search => ToolView::Search,
+            },
+        };
         Stdio { client: stdio.client.clone(), scope }
     }
 
@@ -204,6 +196,118 @@ impl Checks<'_> {
         when
     }
 
+    fn mcp(&mut self, name: &str, server: &written::McpServer) -> McpServer {
+        let at = |key: &str| format!("/mcp/{}/{key}", name.replace('~', "~0").replace('/', "~1"));
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > SERVER_NAME_CHARS_MAX || !name.chars().all(legal) {
+            let expected = format!("letters, digits, `-` and `_`, 1 to {SERVER_NAME_CHARS_MAX} of them");
+            self.unexpected(&at(""), name, &expected);
+        }
+        let place = self.mcp_place(name, server, &at);
+        let oauth = oauth::meant(server.oauth.as_ref(), name, place.as_ref(), &at, &mut self.findings);
+        let mut globs: Vec<(&String, &EffectName)> = server.effects.iter().collect();
+        // The longest says the most.
+        globs.sort_by_key(|(glob, _)| (std::cmp::Reverse(glob.len()), glob.as_str()));
+        let effects = globs.into_iter().map(|(glob, effect)| {
+            (self.pattern(&at("effects"), std::slice::from_ref(glob)), effect_of(*effect))
+        });
+        let mut effects: Vec<(Pattern, Effect)> = effects.collect();
+        effects.extend(server.effect.map(|effect| (Pattern::any(), effect_of(effect))));
+        let rename = self.renames(&at("rename"), &server.rename);
+        McpServer {
+            name: name.to_owned(),
+            enabled: server.enabled,
+            command: server.command.clone().unwrap_or_default(),
+            args: server.args.clone(),
+            cwd: server.cwd.as_ref().map(|path| self.path(&at("cwd"), path)),
+            place,
+            headers: self.mcp_headers(server, &at),
+            oauth,
+            env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            timeout: Duration::from_millis(server.timeout_ms),
+            prefix: server.prefix.clone().unwrap_or_else(|| name.to_owned()),
+            allow: self.pattern(&at("tools/allow"), &server.tools.allow),
+            deny: (!server.tools.deny.is_empty())
+                .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
+            rename,
+            effects,
+            always_trusted: server.trust == TrustName::Always,
+            decision: verdict(server.decision),
+        }
+    }
+
+    fn renames(&mut self, pointer: &str, names: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let mut taken = BTreeSet::new();
+        for (own, other) in names {
+            if other.is_empty() || !other.chars().all(legal) || !taken.insert(other) {
+                let pointer = format!("{pointer}/{}", own.replace('~', "~0").replace('/', "~1"));
+                self.unexpected(&pointer, other, "letters, digits, `-` and `_`, each name once");
+            }
+        }
+        names.iter().map(|(own, other)| (own.clone(), other.clone())).collect()
+    }
+
+    /// A server is a program or a place, and has the keys of the one or of the other.
+    fn mcp_place(
+        &mut self,
+        name: &str,
+        server: &written::McpServer,
+        at: &dyn Fn(&str) -> String,
+    ) -> Option<Place> {
+        let mut find = |key: &str, text: String| self.findings.push(Finding { pointer: at(key), text });
+        match (&server.command, &server.url) {
+            (None, None) => find(
+                "command",
+                format!(
+                    "`mcp.{name}.command` is missing, expected the program to start, like \"npx\", or `url`"
+                ),
+            ),
+            (Some(_), Some(_)) => {
+                find("url", format!("`mcp.{name}` has `command` and `url`, expected one of them"));
+            }
+            (Some(_), None) if !server.headers.is_empty() => {
+                find("headers", format!("`mcp.{name}.headers` is for a server with `url`; use `env`"));
+            }
+            (None, Some(_)) => {
+                let given = [
+                    ("args", !server.args.is_empty()),
+                    ("cwd", server.cwd.is_some()),
+                    ("env", !server.env.is_empty()),
+                ];
+                for (key, _) in given.iter().filter(|(_, given)| *given) {
+                    find(key, format!("`mcp.{name}.{key}` is for a server with `command`"));
+                }
+            }
+            (Some(_), None) => {}
+        }
+        let url = server.url.as_ref()?;
+        // Not quoted: some addresses hold a password.
+        let told = |why: PlaceError| format!("`mcp.{name}.url` is no address of a server: {why}");
+        url.parse().map_err(|why| find("url", told(why))).ok()
+    }
+
+    fn mcp_headers(
+        &mut self,
+        server: &written::McpServer,
+        at: &dyn Fn(&str) -> String,
+    ) -> Vec<(HeaderName, String)> {
+        let mut headers = Vec::with_capacity(server.headers.len());
+        for (name, value) in &server.headers {
+            let lower = name.to_ascii_lowercase();
+            let taken = lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str());
+            match HeaderName::from_bytes(lower.as_bytes()) {
+                Ok(header) if !taken => headers.push((header, value.clone())),
+                _ => self.unexpected(
+                    &at("headers"),
+                    name,
+                    "names of headers, but none that the hub itself sets",
+                ),
+            }
+        }
+        headers
+    }
+
     fn rule(&mut self, index: usize, rule: &written::Rule, zone: &TimeZone) -> Rule {
         Rule {
             tools: self.pattern(&format!("/policy/{index}/tools"), &rule.tools),
@@ -235,7 +339,7 @@ impl Checks<'_> {
     }
 
     /// Resolves a path against the home folder; `~/` is the user's own.
-    fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
+    pub(super) fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
         if text.contains('\0') {
             self.unexpected(pointer, text, "a path");
         }
@@ -251,7 +355,7 @@ impl Checks<'_> {
     }
 }
 
-fn is_host(text: &str) -> bool {
+pub(super) fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         // An IPv6 address in brackets has colons of its own.
         Some((name, port)) if !text.ends_with(']') => (name, Some(port)),
@@ -274,13 +378,16 @@ fn is_origin(text: &str) -> bool {
 }
 
 fn effects(names: &[EffectName]) -> EffectSet {
-    let effect = |name: &EffectName| match name {
+    names.iter().copied().map(effect_of).collect()
+}
+
+fn effect_of(name: EffectName) -> Effect {
+    match name {
         EffectName::Read => Effect::Read,
         EffectName::Create => Effect::Create,
         EffectName::Write => Effect::Write,
         EffectName::Destroy => Effect::Destroy,
-    };
-    names.iter().map(effect).collect()
+    }
 }
 
 fn origin(name: OriginName) -> Origin {

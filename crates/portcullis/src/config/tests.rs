@@ -2,7 +2,8 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 14] = [
+const LIVE: [&str; 16] = [
+    "mcp",
     "http.allowed_hosts",
     "http.allowed_origins",
     "rate_limit.requests_per_second",
@@ -11,6 +12,7 @@ const LIVE: [&str; 14] = [
     "stdio.client",
     "stdio.allow",
     "stdio.effects",
+    "stdio.tools",
     "approvals.wait_secs",
     "approvals.pending_secs",
     "approvals.approved_secs",
@@ -223,8 +225,7 @@ x = 1
     portcullis.toml:25: `policy[1].tool` is not a setting; did you mean `tools`?
     portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
     portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
-    portcullis.toml:28: `mcp` is not supported by this version
-    portcullis.toml:30: `nonsense` is not a setting; expected `http`, `rate_limit`, `logging`, `workspace`, `memory`, `prompts`, `web`, `egress`, `stdio`, `redaction`, `secrets`, `limits`, `approvals`, `time` or `policy`
+    portcullis.toml:30: `nonsense` is not a setting; `portcullis init` writes a file with all of them
     "#);
 }
 
@@ -294,16 +295,120 @@ fn a_slip_gets_the_nearest_key() {
 }
 
 #[test]
+fn a_server_is_a_program_or_a_place() {
+    insta::assert_snapshot!(check(r#"
+[mcp.neither]
+[mcp.both]
+command = "npx"
+url = "https://mcp.example.com/mcp"
+[mcp.program]
+command = "npx"
+headers = { X-Key = "1" }
+[mcp.place]
+url = "https://mcp.example.com/mcp"
+args = ["x"]
+cwd = "/"
+env = { A = "b" }
+[mcp.bad]
+url = "ftp://mcp.example.com"
+[mcp.login]
+url = "https://me:secret@mcp.example.com"
+[mcp.relative]
+url = "unix:run/x.sock"
+[mcp.taken]
+url = "unix:/run/x.sock:/mcp"
+headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "a b" = "c" }
+"#), @r#"
+    portcullis.toml:2: `mcp.neither.command` is missing, expected the program to start, like "npx", or `url`
+    portcullis.toml:5: `mcp.both` has `command` and `url`, expected one of them
+    portcullis.toml:8: `mcp.program.headers` is for a server with `url`; use `env`
+    portcullis.toml:11: `mcp.place.args` is for a server with `command`
+    portcullis.toml:12: `mcp.place.cwd` is for a server with `command`
+    portcullis.toml:13: `mcp.place.env` is for a server with `command`
+    portcullis.toml:15: `mcp.bad.url` is no address of a server: expected https://, http:// or unix:
+    portcullis.toml:17: `mcp.login.url` is no address of a server: the address holds a user name or password; put them into `headers`
+    portcullis.toml:19: `mcp.relative.url` is no address of a server: the socket needs a whole path, like unix:/run/notes.sock:/mcp
+    portcullis.toml:22: `mcp.taken.headers` is "Host", expected names of headers, but none that the hub itself sets
+    portcullis.toml:22: `mcp.taken.headers` is "Mcp-Name", expected names of headers, but none that the hub itself sets
+    portcullis.toml:22: `mcp.taken.headers` is "a b", expected names of headers, but none that the hub itself sets
+    "#);
+}
+
+#[test]
+fn the_vault_is_there_when_its_section_is() {
+    assert_eq!(load("").vault, None);
+    let vault = load("[vault]\n").vault.unwrap();
+    assert!(vault.path.ends_with("vault") && vault.sync.is_none());
+    let vault =
+        load("[vault]\npath = \"/tmp/Notes\"\ngit_repo = \"git@example.com:me/notes.git\"\n").vault.unwrap();
+    assert_eq!(vault.sync, None, "nothing is synced unless `auto_sync` says so");
+    let config = load(
+        "[vault]\ngit_repo = \"https://example.com/n.git\"\nauto_sync = true\ngit_token = \"secret:NOTES\"\npull_after_secs = 5\n",
+    );
+    let sync = config.vault.unwrap().sync.unwrap();
+    assert_eq!((sync.address.as_str(), sync.token.unwrap().name()), ("https://example.com/n.git", "NOTES"));
+    assert_eq!((sync.author.name.as_str(), sync.pull_after.as_secs()), ("Portcullis", 5));
+    insta::assert_snapshot!(check(
+        "[vault]\npath = \".\"\ngit_repo = \"https://me:hunter2@example.com/n.git\"\ngit_token = \"ghp_value\"\ngit_author = \"me\"\ngit_user = \"a:b\"\npul_after_secs = 1\n"
+    ), @r#"
+    portcullis.toml:2: `vault.path` is ".", expected a folder that does not hold the hub's own data
+    portcullis.toml:3: `vault.git_repo` is "https://…@example.com/n.git", expected an address without a password; use `vault.git_token`
+    portcullis.toml:4: `vault.git_token` is "…", expected a handle like secret:NOTES_TOKEN
+    portcullis.toml:5: `vault.git_author` is "me", expected a name and address like Me <me@example.com>
+    portcullis.toml:6: `vault.git_user` is "a:b", expected a user name without blanks and colons
+    portcullis.toml:7: `vault.pul_after_secs` is not a setting; did you mean `pull_after_secs`?
+    "#);
+    insta::assert_snapshot!(check(
+        "[vault]\npath = \"workspace/secure/notes\"\ngit_repo = \"ext::sh -c x\"\nauto_sync = true\ngit_timeout_secs = 0\n"
+    ), @r#"
+    portcullis.toml:2: `vault.path` is "workspace/secure/notes", expected a folder that does not hold the hub's own data
+    portcullis.toml:3: `vault.git_repo` is "ext::sh -c x", expected an address without blanks
+    portcullis.toml:5: `vault.git_timeout_secs` is 0, expected 1 to 120
+    "#);
+    insta::assert_snapshot!(check("[vault]\nauto_sync = true\n"), @r#"
+    portcullis.toml:1: `vault.git_repo` is "", expected the repository that `vault.auto_sync` syncs with
+    "#);
+    insta::assert_snapshot!(check("[vault]\ngit_repo = \"http://example.com/n.git\"\ngit_token = \"secret:A\"\n"), @r#"
+    portcullis.toml:3: `vault.git_token` is "…", expected nothing, because a secret goes to an https:// address only
+    "#);
+}
+
+#[test]
 fn what_later_versions_have_is_named_as_such() {
-    let sections = "[vault]\n[[calendars]]\n[github]\n[web]\n[scripts]\n[mcp.x]\n[http]\nmcp = 1\n";
+    let sections = "[web]\n[scripts]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
-    portcullis.toml:1: `vault` is not supported by this version
-    portcullis.toml:2: `calendars` is not supported by this version
-    portcullis.toml:3: `github` is not supported by this version
-    portcullis.toml:5: `scripts` is not supported by this version
-    portcullis.toml:6: `mcp` is not supported by this version
-    portcullis.toml:8: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
+    portcullis.toml:2: `scripts` is not supported by this version
+    portcullis.toml:4: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
     ");
+}
+
+#[test]
+fn what_reaches_outside_is_checked_and_keys_are_not_shown() {
+    let calendars = "[[calendars]]\nname = 'Personal'\nurl = 'secret:PERSONAL_ICS'\n[[calendars]]\nname = 'Work'\nfile = 'work.ics'\n\
+        [[calendars]]\nname = 'Public'\nurl = 'webcal://example.com/x.ics'\n";
+    let github = "[github]\nbase_url = 'https://github.example.com/api/v3'\nrepositories = ['a/b', 'c/*']\n[egress]\nca_file = 'ca.pem'\n";
+    assert_eq!(check(&format!("{github}{calendars}")), "fine");
+    let config = load(&format!("[github]\n{calendars}"));
+    assert_eq!(config.github.unwrap().token.to_string(), "secret:GITHUB_TOKEN");
+    assert!(!format!("{:?}", config.calendars).contains("example.com"));
+    let wrong = "[github]\ntoken = 'ghp_the-token-itself'\nbase_url = 'github.com'\nrepositories = ['a', 'a/../b']\n\
+        [[calendars]]\nname = 'A'\nurl = 'private-link.ics'\n[[calendars]]\nname = 'B'\n[[calendars]]\nname = 'B'\nurl = 'https://x/'\nfile = 'x'\n\
+        [[calendars]]\nname = ''\nurl = 'secret:lower'\n[[calendars]]\nname = 'C'\nfile = 'c'\nulr = 'x'\n[[calendars]]\nname = 'c'\nfile = 'c'\n";
+    let said = check(wrong);
+    assert!(!said.contains("ghp_") && !said.contains("private-link"), "{said}");
+    insta::assert_snapshot!(said, @r#"
+    portcullis.toml:2: `github.token` cannot be used, expected secret:NAME, a secret that `portcullis secrets set NAME` keeps
+    portcullis.toml:3: `github.base_url` is "github.com", expected an address like https://github.example.com/api/v3
+    portcullis.toml:4: `github.repositories[0]` is "a", expected a repository like octocat/hello-world or octocat/*
+    portcullis.toml:4: `github.repositories[1]` is "a/../b", expected a repository like octocat/hello-world or octocat/*
+    portcullis.toml:7: `calendars[0].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:8: `calendars[1]` needs either `url` or `file`
+    portcullis.toml:10: `calendars[2]` needs either `url` or `file`
+    portcullis.toml:15: `calendars[3].name` is "", expected a name of 1 to 64 characters
+    portcullis.toml:16: `calendars[3].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:20: `calendars[4].ulr` is not a setting; did you mean `url`?
+    portcullis.toml:22: `calendars[5].name` is "c", expected a name that no other calendar has
+    "#);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What a file may hold. Every key has a default, so an empty file is a good one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -23,10 +24,20 @@ pub(super) struct Written {
     pub(super) memory: Memory,
     /// Prompt templates.
     pub(super) prompts: Prompts,
+    /// Notes of an Obsidian vault. This section turns the vault_* tools on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vault")]
+    pub(super) vault: Option<Vault>,
     /// Pages of the public web. This section turns `web_fetch` on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Web")]
     pub(super) web: Option<Web>,
+    /// Calendars that `calendar_read` reads; it exists where there is one.
+    pub(super) calendars: Vec<Calendar>,
+    /// Issues on GitHub. This section turns the github_* tools on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Github")]
+    pub(super) github: Option<Github>,
     /// What every request that leaves this machine has to keep to.
     pub(super) egress: Egress,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
@@ -41,6 +52,8 @@ pub(super) struct Written {
     pub(super) approvals: Approvals,
     /// How the hub reads the clock.
     pub(super) time: Time,
+    /// Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
+    pub(super) mcp: BTreeMap<String, McpServer>,
     /// Rules, first match wins; a call that no rule matches is decided by what it does.
     pub(super) policy: Vec<Rule>,
 }
@@ -104,6 +117,33 @@ pub(super) struct Prompts {
     pub(super) path: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Vault {
+    /// Folder of the notes; relative to the home folder.
+    #[schemars(length(min = 1), example = &"~/Notes")]
+    pub(super) path: String,
+    /// Git repository that the notes are synced with; needs git 2.40 or newer.
+    #[schemars(example = &"git@example.com:me/notes.git")]
+    pub(super) git_repo: String,
+    /// Whether to clone it if the folder is empty, pull before reading, and commit and push what is written.
+    pub(super) auto_sync: bool,
+    /// Secret that opens the repository over https://, granted for its host; `portcullis secrets set NAME --grant HOST`.
+    #[schemars(example = &"secret:NOTES_TOKEN")]
+    pub(super) git_token: String,
+    /// User that the secret belongs to, where the repository asks for one.
+    pub(super) git_user: String,
+    /// Who the commits are by.
+    #[schemars(example = &"Me <me@example.com>")]
+    pub(super) git_author: String,
+    /// Seconds after which a read pulls again.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub(super) pull_after_secs: u64,
+    /// Seconds that one sync may take.
+    #[schemars(range(min = 1, max = 120))]
+    pub(super) git_timeout_secs: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Web {
@@ -134,6 +174,40 @@ pub(super) struct Egress {
     /// Requests that one host may get at once after a quiet time.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) per_host_burst: u32,
+    /// File (PEM) with certificates of authorities to trust besides the well-known ones, such as a company's own.
+    #[schemars(example = &"company-ca.pem")]
+    pub(super) ca_file: String,
+}
+
+/// One calendar: an address, or a file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Calendar {
+    /// What it is called, for people and models.
+    #[schemars(example = &"Personal")]
+    pub(super) name: String,
+    /// Address of an iCalendar feed, best as a handle of the secret store; it is never shown.
+    #[schemars(example = &"secret:PERSONAL_ICS")]
+    pub(super) url: String,
+    /// File (.ics) instead of an address; relative to the home folder.
+    #[schemars(example = &"personal.ics")]
+    pub(super) file: String,
+    /// Whether the feed may be fetched unencrypted (http://), too.
+    pub(super) http: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Github {
+    /// Handle of the token, which needs to be granted for the host of `base_url`.
+    #[schemars(example = &"secret:GITHUB_TOKEN")]
+    pub(super) token: String,
+    /// Address of the API; that of GitHub Enterprise ends with /api/v3.
+    #[schemars(example = &"https://github.example.com/api/v3")]
+    pub(super) base_url: String,
+    /// Repositories that may be used, as owner/name or owner/*; any if empty.
+    #[schemars(example = ["octocat/hello-world"])]
+    pub(super) repositories: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +222,16 @@ pub(super) struct Stdio {
     /// What it may do at most: read, create, write, destroy.
     #[schemars(length(min = 1))]
     pub(super) effects: Vec<EffectName>,
+    /// How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
+    pub(super) tools: ViewName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ViewName {
+    #[default]
+    All,
+    Search,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -240,9 +324,79 @@ pub(super) struct Approvals {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Time {
-    /// Time zone of hours and days in rules, such as Europe/Vienna; system is that of the machine, or UTC.
+    /// Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
     #[schemars(length(min = 1), example = &"Europe/Vienna")]
     pub(super) timezone: String,
+}
+
+/// One MCP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct McpServer {
+    /// Program to start; it speaks MCP on its standard input and output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"npx")]
+    pub(super) command: Option<String>,
+    /// Its arguments.
+    #[schemars(example = ["-y", "@modelcontextprotocol/server-filesystem"])]
+    pub(super) args: Vec<String>,
+    /// The folder it starts in; the workspace if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"~/project")]
+    pub(super) cwd: Option<String>,
+    /// Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"https://mcp.example.com/mcp")]
+    pub(super) url: Option<String>,
+    /// Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+    pub(super) headers: BTreeMap<String, String>,
+    /// Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::oauth::schema")]
+    pub(super) oauth: Option<super::oauth::WrittenOAuth>,
+    /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+    pub(super) env: BTreeMap<String, String>,
+    /// Whether it is used.
+    pub(super) enabled: bool,
+    /// Milliseconds that a call may take without a sign of progress.
+    #[schemars(range(min = 100, max = 86_400_000))]
+    pub(super) timeout_ms: u64,
+    /// What stands before the names of its tools instead of its own name; "" for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"git")]
+    pub(super) prefix: Option<String>,
+    /// Which of its tools appear, by the names it gives them.
+    pub(super) tools: McpTools,
+    /// Under which other names its tools appear, by the names it gives them; the prefix still comes first.
+    pub(super) rename: BTreeMap<String, String>,
+    /// What its tools do: read, create, write or destroy. Left out, they may do anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EffectName", example = &"write")]
+    pub(super) effect: Option<EffectName>,
+    /// What some of its tools do, by globs over the names it gives them; the longest that fits counts.
+    pub(super) effects: BTreeMap<String, EffectName>,
+    /// Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
+    pub(super) trust: TrustName,
+    /// What is decided about its tools where no rule speaks: allow, ask or deny.
+    pub(super) decision: DecisionName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum TrustName {
+    Ask,
+    Always,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct McpTools {
+    /// Globs; those that fit appear.
+    #[schemars(length(min = 1))]
+    pub(super) allow: Vec<String>,
+    /// Globs; those that fit do not.
+    pub(super) deny: Vec<String>,
 }
 
 /// One rule. It matches a call when all that it names match.
@@ -379,6 +533,22 @@ impl Default for Memory {
     }
 }
 
+impl Default for Vault {
+    fn default() -> Self {
+        Vault {
+            path: "vault".to_owned(),
+            git_repo: String::new(),
+            auto_sync: false,
+            git_token: String::new(),
+            // What most servers ignore, because the token says it all.
+            git_user: "git".to_owned(),
+            git_author: "Portcullis <portcullis@localhost>".to_owned(),
+            pull_after_secs: 60,
+            git_timeout_secs: 60,
+        }
+    }
+}
+
 impl Default for Prompts {
     fn default() -> Self {
         Prompts { path: "prompts".to_owned() }
@@ -387,13 +557,23 @@ impl Default for Prompts {
 
 impl Default for Egress {
     fn default() -> Self {
-        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20 }
+        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20, ca_file: String::new() }
+    }
+}
+
+impl Default for Github {
+    fn default() -> Self {
+        Github {
+            token: "secret:GITHUB_TOKEN".to_owned(),
+            base_url: "https://api.github.com".to_owned(),
+            repositories: Vec::new(),
+        }
     }
 }
 
 impl Default for Stdio {
     fn default() -> Self {
-        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects() }
+        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects(), tools: ViewName::All }
     }
 }
 
@@ -446,6 +626,35 @@ impl Default for Approvals {
 impl Default for Time {
     fn default() -> Self {
         Time { timezone: "system".to_owned() }
+    }
+}
+
+impl Default for McpServer {
+    fn default() -> Self {
+        McpServer {
+            command: None,
+            args: Vec::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            oauth: None,
+            env: BTreeMap::new(),
+            enabled: true,
+            timeout_ms: 30_000,
+            prefix: None,
+            tools: McpTools::default(),
+            rename: BTreeMap::new(),
+            effect: None,
+            effects: BTreeMap::new(),
+            trust: TrustName::Ask,
+            decision: DecisionName::Allow,
+        }
+    }
+}
+
+impl Default for McpTools {
+    fn default() -> Self {
+        McpTools { allow: anything(), deny: Vec::new() }
     }
 }
 

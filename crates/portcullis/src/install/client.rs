@@ -69,7 +69,7 @@ impl ClientApp {
     }
 
     /// Returns the file that holds this client's servers.
-    pub(super) fn path(self, places: &Places) -> PathBuf {
+    pub(crate) fn path(self, places: &Places) -> PathBuf {
         match self {
             ClientApp::ClaudeDesktop => places.app_config.join("Claude/claude_desktop_config.json"),
             ClientApp::ClaudeCode => places.claude.join(".claude.json"),

@@ -28,7 +28,7 @@ pub(super) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, St
 }
 
 /// Parses JSON with comments and trailing commas. An empty text is an empty object.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     let plain = plain_json(text);
     if plain.trim().is_empty() {
         return Ok(Value::Object(Map::new()));

@@ -19,6 +19,8 @@ mod link_swap;
 mod mutated_frames;
 mod not_json;
 mod odd_files;
+mod poisoned_definitions;
+mod rug_pull;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;

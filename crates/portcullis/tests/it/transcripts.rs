@@ -1,6 +1,6 @@
 //! Calls through the gate: what the client gets, what is recorded, what is counted.
 
-use portcullis_core::{Effect, EffectSet, Pattern, Scope};
+use portcullis_core::{Effect, EffectSet, Pattern, Scope, ToolView};
 use portcullis_guard::{Policy, RateSettings, Rule, Verdict, When};
 use portcullis_testkit::BoxedRules;
 use portcullis_testkit::transcript::check;
@@ -81,6 +81,7 @@ async fn an_unknown_tool_and_a_hidden_one_look_the_same() {
     let scope = Scope {
         allow: Pattern::new(&["workspace_*"]).unwrap(),
         effects: [Effect::Read].into_iter().collect::<EffectSet>(),
+        view: ToolView::All,
     };
     let rules = BoxedRules { scope, ..BoxedRules::default() };
     let calls = ["no_such {}", r#"workspace_write {"path": "a.md", "content": "x"}"#, "memory_read {}"];

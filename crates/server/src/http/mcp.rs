@@ -95,16 +95,21 @@ pub(super) async fn post(
     Extension(client): Extension<Arc<Client>>,
     request: axum::extract::Request,
 ) -> Response {
+    take(app.hub, client, request).await
+}
+
+/// Takes what a client posts, and answers it.
+pub(super) async fn take(hub: Arc<Hub>, client: Arc<Client>, request: axum::extract::Request) -> Response {
     // Taken apart by hand: as an argument of its own the map of headers would be a copy.
     let (Parts { headers, .. }, body) = request.into_parts();
     if let Err(refused) = acceptable(&headers) {
         return refused;
     }
-    let bytes = match read_body(&app.hub, body).await {
+    let bytes = match read_body(&hub, body).await {
         Ok(bytes) => bytes,
         Err(refused) => return refused,
     };
-    let post = Post { hub: app.hub, client, headers };
+    let post = Post { hub, client, headers };
     match message::parse(&bytes) {
         Err(malformed) => {
             let id = malformed.id.as_ref();
@@ -295,16 +300,17 @@ impl Post {
         request: &Request<'_>,
         params: &Params<'_>,
     ) -> Response {
-        let (hub, id, cancel) = (self.hub.clone(), request.id.clone(), CancellationToken::new());
+        let Post { hub, client, headers } = self;
+        let (id, cancel) = (request.id.clone(), CancellationToken::new());
         let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
         let in_flight = match begun {
             Ok(in_flight) => in_flight,
-            Err(error) => return rpc_error(&self.hub.outgoing, StatusCode::OK, Some(&id), error),
+            Err(error) => return rpc_error(&hub.outgoing, StatusCode::OK, Some(&id), error),
         };
         let exchange = Exchange {
-            id: request.id.clone(),
+            id: id.clone(),
             hub: hub.clone(),
-            client: self.client.clone(),
+            client,
             revision,
             session: session.clone(),
             outlet: stream.clone(),
@@ -329,29 +335,22 @@ impl Post {
             answer
         };
         let under_way = hub.running.token();
-        let mut running = Running::new(
-            Box::pin(work),
-            revision,
-            stream.clone(),
-            id.clone(),
-            hub.outgoing.clone(),
-            cancel,
-            under_way,
-        );
+        let mut running =
+            Running::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
         // A client that takes no events gets its answer all the same, without what is said before it.
-        let streams = accepts(&self.headers, &["*/*", "text/*", "text/event-stream"]);
+        let streams = accepts(&headers, &["*/*", "text/*", "text/event-stream"]);
         tokio::select! {
             biased;
             answer = &mut running => match answer {
                 // Something was said before the answer, in the same breath; it goes first.
                 Some(answer) if streams && stream.backlog() > 0 => {
-                    stream.deliver(hub.outgoing.response(Some(&id), answer));
+                    stream.deliver(running.hub.outgoing.response(Some(&id), answer));
                     stream.finish();
                     running.into_stream(Prime::No, session)
                 }
                 answer => {
                     forget();
-                    answered(&hub.outgoing, revision, &id, answer)
+                    answered(&running.hub.outgoing, revision, &id, answer)
                 }
             },
             () = stream.has_event(), if streams => {

@@ -9,8 +9,8 @@ use hyper::rt::{Sleep, Timer};
 use portcullis_core::Limit;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -33,12 +33,17 @@ pub(super) struct Connected {
     bytes_came: AtomicBool,
     /// Whether the headers that are waited for are those of the first request.
     is_new: AtomicBool,
+    /// The alarm of the wait before, still set. Requests come far more often than an alarm goes off, and to set one
+    /// takes the lock that all connections share.
+    alarm: Mutex<Option<Alarm>>,
 }
+
+type Alarm = Pin<Box<tokio::time::Sleep>>;
 
 impl Connected {
     pub(super) fn new(peer: Peer, times: Times) -> Arc<Connected> {
         let (bytes_came, is_new) = (AtomicBool::new(false), AtomicBool::new(true));
-        Arc::new(Connected { peer, times, bytes_came, is_new })
+        Arc::new(Connected { peer, times, bytes_came, is_new, alarm: Mutex::default() })
     }
 
     /// Begins to wait for the headers of a request.
@@ -48,9 +53,14 @@ impl Connected {
         // Only who has shown a good token may keep a connection that does nothing.
         let patient = !is_new && self.peer.is_known();
         let time = if patient { self.times.keep_alive } else { self.times.headers_within };
-        let sleep = Box::pin(tokio::time::sleep(time));
+        let deadline = Instant::now() + time;
+        let alarm = self.alarm().take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(deadline)));
         // A new connection has one time for all of its first headers: its first byte does not buy it another.
-        Box::pin(HeadersSleep { connected: self.clone(), sleep, has_begun: is_new })
+        Box::pin(HeadersSleep { connected: self.clone(), alarm: Some(alarm), deadline, has_begun: is_new })
+    }
+
+    fn alarm(&self) -> MutexGuard<'_, Option<Alarm>> {
+        self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +80,9 @@ impl Timer for HeadersTimer {
 /// Ends when the headers have taken too long.
 struct HeadersSleep {
     connected: Arc<Connected>,
-    sleep: Pin<Box<tokio::time::Sleep>>,
+    /// Goes off at the deadline or before it, never after. There until this is dropped.
+    alarm: Option<Alarm>,
+    deadline: Instant,
     has_begun: bool,
 }
 
@@ -83,10 +95,22 @@ impl Future for HeadersSleep {
         // Looked at after every read that brought no complete headers.
         if !self.has_begun && self.connected.bytes_came.load(Ordering::Relaxed) {
             self.has_begun = true;
-            let deadline = Instant::now() + self.connected.times.headers_within;
-            self.sleep.as_mut().reset(deadline);
+            self.deadline = Instant::now() + self.connected.times.headers_within;
         }
-        ready!(self.sleep.as_mut().poll(context));
+        let deadline = self.deadline;
+        if let Some(alarm) = &mut self.alarm {
+            // One that is set for an earlier time is let go off; then it is known how much is left.
+            if alarm.deadline() > deadline {
+                alarm.as_mut().reset(deadline);
+            }
+            loop {
+                ready!(alarm.as_mut().poll(context));
+                if alarm.deadline() >= deadline {
+                    break;
+                }
+                alarm.as_mut().reset(deadline);
+            }
+        }
         if self.has_begun {
             Limit::HeadersTime.hit()
         } else {
@@ -96,12 +120,18 @@ impl Future for HeadersSleep {
     }
 }
 
+impl Drop for HeadersSleep {
+    fn drop(&mut self) {
+        *self.connected.alarm() = self.alarm.take();
+    }
+}
+
 /// The stream, with a bound on how long the other side may leave an answer unread.
 pub(super) struct Paced {
     stream: TcpStream,
     connected: Arc<Connected>,
     /// Runs while nothing can be written.
-    stalled: Option<Pin<Box<tokio::time::Sleep>>>,
+    stalled: Option<Alarm>,
 }
 
 impl Paced {
@@ -167,5 +197,43 @@ impl AsyncWrite for Paced {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::HubLimits;
+    use crate::sources::Sources;
+    use portcullis_core::SystemClock;
+    use tokio::time::timeout;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn connected() -> Arc<Connected> {
+        let sources = Sources::new(&HubLimits::default(), Arc::new(SystemClock));
+        let peer = sources.connect([127, 0, 0, 1].into()).unwrap();
+        let times = Times { headers_within: 10 * SECOND, keep_alive: 75 * SECOND, write_within: SECOND };
+        Connected::new(peer, times)
+    }
+
+    /// An alarm that is left set must neither end a later wait early nor be forgotten.
+    #[tokio::test(start_paused = true)]
+    async fn every_wait_has_its_own_time_whatever_the_alarm_was_set_for() {
+        let connected = connected();
+        let mut first = connected.wait();
+        assert!(timeout(9 * SECOND, &mut first).await.is_err(), "its headers came in time");
+        drop(first);
+        assert!(connected.alarm().is_some(), "kept, and still set for the end of the first wait");
+        let started = Instant::now();
+        connected.wait().await;
+        assert_eq!(started.elapsed().as_secs(), 10, "set for one second from now, and let go off");
+
+        let started = Instant::now();
+        let mut third = connected.wait();
+        assert!(timeout(4 * SECOND, &mut third).await.is_err());
+        connected.bytes_came.store(true, Ordering::Relaxed);
+        third.await;
+        assert_eq!(started.elapsed().as_secs(), 14, "headers that began have a time of their own");
     }
 }

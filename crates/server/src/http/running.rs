@@ -2,7 +2,8 @@
 
 use super::reply::event_stream;
 use super::streams::reading;
-use crate::clean::{Outgoing, Reply};
+use crate::clean::Reply;
+use crate::hub::Hub;
 use crate::session::Session;
 use crate::stream::{OnEnd, Outlet, Prime, Stream};
 use axum::body::Body;
@@ -21,7 +22,7 @@ pub(super) struct Running {
     revision: Revision,
     stream: Arc<Stream>,
     id: Id,
-    outgoing: Outgoing,
+    pub(super) hub: Arc<Hub>,
     cancel: CancellationToken,
     /// Shutdown waits until the answer is in the stream, not only until there is one.
     under_way: TaskTrackerToken,
@@ -33,21 +34,21 @@ impl Running {
         revision: Revision,
         stream: Arc<Stream>,
         id: Id,
-        outgoing: Outgoing,
+        hub: Arc<Hub>,
         cancel: CancellationToken,
         under_way: TaskTrackerToken,
     ) -> Running {
-        Running { work: Some(work), revision, stream, id, outgoing, cancel, under_way }
+        Running { work: Some(work), revision, stream, id, hub, cancel, under_way }
     }
 
     /// Lets the work go on by itself; what comes of it goes to the stream.
     fn detach(&mut self) {
         let Some(work) = self.work.take() else { return };
-        let (stream, id, outgoing) = (self.stream.clone(), self.id.clone(), self.outgoing.clone());
+        let (stream, id, hub) = (self.stream.clone(), self.id.clone(), self.hub.clone());
         let under_way = self.under_way.clone();
         tokio::spawn(async move {
             if let Some(answer) = work.await {
-                stream.deliver(outgoing.response(Some(&id), answer));
+                stream.deliver(hub.outgoing.response(Some(&id), answer));
             }
             stream.finish();
             drop(under_way);

@@ -4,7 +4,7 @@ use super::token::Digest;
 use super::{ClientInfo, IdentityError, Known, check_name};
 use crate::kept::{Closed, KeptFile, versioned};
 use jiff::Timestamp;
-use portcullis_core::{Effect, EffectSet};
+use portcullis_core::{Effect, EffectSet, ToolView};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -29,6 +29,8 @@ pub(super) struct Record {
     token_hint: String,
     allow: Vec<String>,
     effects: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tools: Option<String>,
     created: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<Timestamp>,
@@ -42,6 +44,7 @@ impl Record {
             token_hint: info.token_hint.clone(),
             allow: info.allow.clone(),
             effects: info.effects.iter().map(|effect| effect.as_str().to_owned()).collect(),
+            tools: (info.tools == ToolView::Search).then(|| info.tools.as_str().to_owned()),
             created: info.created,
             expires: info.expires,
         }
@@ -56,6 +59,16 @@ impl Record {
             token_hint: self.token_hint.clone(),
             allow: self.allow.clone(),
             effects: effects.map_err(|e| format!("client `{}` in {FILE_NAME}: {e}", self.name))?,
+            tools: match self.tools.as_deref() {
+                None | Some("all") => ToolView::All,
+                Some("search") => ToolView::Search,
+                Some(_) => {
+                    return Err(format!(
+                        "client `{}` in {FILE_NAME}: `tools` is `all` or `search`",
+                        self.name
+                    ));
+                }
+            },
             created: self.created,
             expires: self.expires,
         })

@@ -1,4 +1,5 @@
 use super::*;
+use portcullis_core::ToolView;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -59,7 +60,13 @@ impl Fixture {
 }
 
 fn new(name: &str) -> NewClient {
-    NewClient { name: name.into(), allow: vec!["*".into()], effects: EffectSet::ALL, expires_in: None }
+    NewClient {
+        name: name.into(),
+        allow: vec!["*".into()],
+        effects: EffectSet::ALL,
+        tools: ToolView::All,
+        expires_in: None,
+    }
 }
 
 #[test]
@@ -255,7 +262,7 @@ fn a_damaged_file_lets_nobody_in_and_is_left_alone() {
     clients.json is damaged: EOF while parsing a value at line 8 column 1
     clients.json is damaged: it has no version
     clients.json is of version 2, this program reads version 1
-    clients.json is damaged: unknown field `alow`, expected one of `name`, `token_sha256`, `token_hint`, `allow`, `effects`, `created`, `expires`
+    clients.json is damaged: unknown field `alow`, expected one of `name`, `token_sha256`, `token_hint`, `allow`, `effects`, `tools`, `created`, `expires`
     client `laptop` in clients.json: `rule` is not an effect; expected read, create, write or destroy
     client `laptop` in clients.json: `[` is not a glob: unclosed character class; missing ']'
     client `laptop` in clients.json: `token_sha256` is not 64 hex digits

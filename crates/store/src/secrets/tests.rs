@@ -184,6 +184,21 @@ fn values_that_could_not_be_masked_are_refused() {
 }
 
 #[test]
+fn only_an_address_is_given_out_as_one() {
+    let at = Fixture::new();
+    let store = at.store();
+    set(&store, "FEED", "https://example.com/private.ics");
+    set(&store, "OTHER_FEED", "WebCal://example.com/private.ics");
+    store.set("TOKEN", &value(VALUE), grants(&["example.com:url"])).unwrap();
+    set(&store, "DATABASE", "postgres://user:password@example.com/");
+    assert_eq!(store.resolve_address("FEED").unwrap().expose(), "https://example.com/private.ics");
+    assert!(store.resolve_address("OTHER_FEED").is_ok());
+    insta::assert_snapshot!(why(store.resolve_address("TOKEN")), @"secret `TOKEN` is not an address; expected one that begins with https://");
+    insta::assert_snapshot!(why(store.resolve_address("DATABASE")), @"secret `DATABASE` is not an address; expected one that begins with https://");
+    insta::assert_snapshot!(why(store.resolve_address("NONE")), @"no secret is named `NONE`; `portcullis secrets list` shows which exist");
+}
+
+#[test]
 fn a_value_goes_only_where_it_was_granted_for() {
     let at = Fixture::new();
     let store = at.store();

@@ -52,13 +52,8 @@ impl GateDoor {
         let runtime = runtime.unwrap();
         let folder = tempfile::tempdir_in(inside.parent().unwrap()).unwrap();
         let registry = Registry::default();
-        let config = ToolsConfig {
-            workspace_root: inside.to_owned(),
-            prompts_dir: folder.path().join("prompts"),
-            workspace: true,
-            memory: false,
-            web: None,
-        };
+        let local = ToolsConfig::local(inside.to_owned(), folder.path().join("prompts"));
+        let config = ToolsConfig { memory: false, ..local };
         let settings = GuardSettings {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
             policy: Policy::default(),

@@ -59,13 +59,8 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
 
 fn registry(folder: &Path) -> Result<Registry> {
     let registry = Registry::default();
-    let config = ToolsConfig {
-        workspace_root: folder.join("ai-data"),
-        prompts_dir: folder.join("prompts"),
-        workspace: true,
-        memory: false,
-        web: None,
-    };
+    let local = ToolsConfig::local(folder.join("ai-data"), folder.join("prompts"));
+    let config = ToolsConfig { memory: false, ..local };
     portcullis_tools::register(&config, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry)
 }

@@ -2,7 +2,7 @@
 //!
 //! `bench-load run PORTCULLIS` prints one line per figure: what, measured, target and verdict, with tabs between.
 //! `bench-load echo` and `constant TEXT_BYTES` are what the hub is compared with, processes of their own as the hub is.
-//! `bench-load gate`, `http PORTCULLIS` and `memory PORTCULLIS` measure one part, for who changes it.
+//! `bench-load gate`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
 //! `bench-load compare PORTCULLIS…` loads several builds by turns.
 //! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
 
@@ -22,6 +22,8 @@ mod load;
 mod memory;
 #[path = "../bench/start.rs"]
 mod start;
+#[path = "../bench/vault.rs"]
+mod vault;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -41,6 +43,7 @@ async fn main() -> Result<()> {
         ["gate"] => gate::measure().await.map(|figures| print(&figures)),
         ["http", portcullis] => load::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
         ["memory", portcullis] => memory::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
+        ["vault", portcullis] => vault::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
         ["compare", ref portcullises @ ..] => {
             load::compare(portcullises).await.map(|figures| print(&figures))
         }
@@ -59,6 +62,7 @@ async fn run(portcullis: &Path) -> Result<()> {
     print(&load::measure(portcullis).await.context("calls over HTTP")?);
     print(&start::measure(portcullis).context("the start")?);
     print(&memory::measure(portcullis).await.context("memory")?);
+    print(&vault::measure(portcullis).await.context("the vault")?);
     Ok(())
 }
 

@@ -1,25 +1,116 @@
 //! The server that the official conformance suite is run against: the real server and the real gate, with
 //! the suite's fixtures behind them. Not part of what is shipped.
 //!
-//! `conformance-server [PORT]` prints its address and serves until its standard input ends.
+//! - `conformance-server [PORT]` prints its address and serves until its standard input ends.
+//! - `conformance-server stdio [sessions|requests]` serves on its standard streams, in one era only if told so.
+//! - `conformance-server behind [sessions|requests]` is a hub with nothing but the one before as an upstream server; it
+//!   prints its address and serves until its standard input ends.
 
-use portcullis_core::Registry;
+use anyhow::{Context, bail};
+use portcullis_core::{Effect, Pattern, Registry, Unruled};
 use portcullis_testkit::{BoxedHub, conformance};
-use tokio::io::AsyncReadExt;
+use portcullis_upstream::{
+    HubMark, ServerSpec, StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "whoever starts this reads the address from here")]
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let port = std::env::args().nth(1).map(|port| port.parse()).transpose()?.unwrap_or(0);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["stdio"] => serve_lines(None).await,
+        ["stdio", era] => serve_lines(Some(era)).await,
+        ["behind", era] => serve_http(behind(Some(era)).await?, 0).await,
+        ["behind"] => serve_http(behind(None).await?, 0).await,
+        [port] => serve_http(fixtures()?, port.parse()?).await,
+        [] => serve_http(fixtures()?, 0).await,
+        _ => bail!("see the first lines of the source"),
+    }
+}
+
+fn fixtures() -> anyhow::Result<Registry> {
     let registry = Registry::default();
     registry.add(conformance::family(registry.changes()))?;
+    Ok(registry)
+}
+
+#[expect(clippy::print_stdout, reason = "whoever starts this reads the address from here")]
+async fn serve_http(registry: Registry, port: u16) -> anyhow::Result<()> {
     let boxed = BoxedHub::new(registry, true)?;
     println!("http://{}/mcp", boxed.listen(port).await?);
     let mut rest = Vec::new();
     tokio::io::stdin().take(1).read_to_end(&mut rest).await?;
     Ok(())
+}
+
+/// Serves on the standard streams. What belongs to the other era is not known.
+async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
+    let unknown = match era {
+        Some("sessions") => "server/discover",
+        Some("requests") => "initialize",
+        None => "",
+        Some(_) => bail!("an era is `sessions` or `requests`"),
+    };
+    let boxed = BoxedHub::new(fixtures()?, true)?;
+    let (inside, outside) = tokio::io::duplex(64 * 1024);
+    let (from, to) = tokio::io::split(inside);
+    tokio::spawn(portcullis_server::line::serve(boxed.hub.clone(), "stdio", from, to));
+    let (mut answers, mut requests) = tokio::io::split(outside);
+    let answering =
+        tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::stdout()).await });
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        if message["method"] == unknown {
+            let error = json!({ "code": -32601, "message": "Method not found" });
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+            tokio::io::stdout().write_all(format!("{answer}\n").as_bytes()).await?;
+            tokio::io::stdout().flush().await?;
+            continue;
+        }
+        requests.write_all(format!("{line}\n").as_bytes()).await?;
+    }
+    requests.shutdown().await?;
+    answering.await??;
+    Ok(())
+}
+
+/// Registers this very program as an upstream server, under the names that its tools have.
+async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
+    let registry = Registry::default();
+    let args = ["stdio"].into_iter().chain(era).map(str::to_owned).collect();
+    let spec = ServerSpec {
+        name: "fixtures".to_owned(),
+        transport: TransportSpec::Stdio(StdioSpec {
+            command: std::env::current_exe()?,
+            args,
+            cwd: None,
+            env: Vec::new(),
+            values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
+            mark: HubMark::new()?,
+        }),
+        timeout: Duration::from_secs(30),
+        prefix: String::new(),
+        allow: Pattern::any(),
+        deny: None,
+        rename: Vec::new(),
+        effects: vec![(Pattern::any(), Effect::Read)],
+        decision: Unruled::Allow,
+        trust: Trust::Always,
+    };
+    let upstream = Upstream::start(spec, registry.changes());
+    registry.add(upstream.clone())?;
+    let mut status = upstream.watch();
+    let connected = status.wait_for(|status| status.kind == StatusKind::Connected);
+    tokio::time::timeout(Duration::from_secs(20), connected)
+        .await
+        .context("the upstream did not connect")??;
+    Ok(registry)
 }

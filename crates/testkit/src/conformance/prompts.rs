@@ -93,6 +93,7 @@ fn prompt(name: &str, description: &str, arguments: &[(&str, &str)]) -> Arc<Prom
         title: None,
         description: Some(description.to_owned()),
         arguments: arguments.collect(),
+        definition: None,
     })
 }
 

@@ -62,6 +62,7 @@ impl ResourceSource for Resources {
             title: None,
             description: Some("Data for any id".to_owned()),
             mime_type: Some("application/json".to_owned()),
+            definition: None,
         })]
     }
 
@@ -73,6 +74,7 @@ impl ResourceSource for Resources {
             description: Some(fixed.description.to_owned()),
             mime_type: Some(fixed.mime_type.to_owned()),
             size: None,
+            definition: None,
         });
         let resources = resources.collect();
         Box::pin(async move { Ok(resources) })

@@ -90,6 +90,7 @@ impl Prompt {
             title: front_matter.title,
             description: front_matter.description,
             arguments: Vec::new(),
+            definition: None,
         };
         let mut values = HashMap::new();
         for WrittenArgument { name, description, required, values: proposed } in arguments {

@@ -130,8 +130,8 @@ async fn an_error_says_what_to_do() {
     upstream: `127.0.0.1` answered 418 I'm a teapot
     hint: check the address; the site does not answer this one
     > web_fetch {"url": "http://127.0.0.1:PORT/429"}
-    upstream: `127.0.0.1` answered 429 Too Many Requests
-    hint: the site wants fewer requests; wait before you ask it again
+    rate_limited: `127.0.0.1` answered 429 Too Many Requests
+    hint: wait 7 s before you ask it again
     > web_fetch {"url": "http://127.0.0.1/"}
     denied: http:// is not allowed, expected https://
     hint: use https://; a person can allow http:// in the configuration

@@ -95,6 +95,7 @@ impl ResourceSource for WorkspaceFiles {
             title: Some("Workspace file".to_owned()),
             description: Some("A file of the workspace, by its relative path.".to_owned()),
             mime_type: None,
+            definition: None,
         })]
     }
 
@@ -134,6 +135,7 @@ fn resource(file: &WalkedFile) -> ResourceDef {
         description: None,
         mime_type: mime_type(&file.path).map(str::to_owned),
         size: Some(file.size),
+        definition: None,
     }
 }
 

@@ -6,8 +6,10 @@
 use super::{effects, now, place, zone_name};
 use crate::cli::PolicyTestArgs;
 use crate::commands::tools::read_arguments;
-use crate::config::{Loaded, moment};
-use crate::home::make_private;
+use crate::config::{Config, Loaded, moment};
+use crate::home::{Home, make_private};
+use crate::mcp::{self, Makers};
+use crate::secrets::{self, Asking};
 use crate::{BadUsage, compose, print};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -73,7 +75,7 @@ struct Answer<'a> {
     loaded: &'a Loaded,
 }
 
-pub(super) fn run(loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Result<ExitCode> {
+pub(super) fn run(home: &Home, loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Result<ExitCode> {
     let zone = &loaded.config.time.zone;
     let now = match &args.at {
         None => now()?,
@@ -82,7 +84,8 @@ pub(super) fn run(loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Resul
         })?,
     };
     let arguments = args.arguments.as_deref().map(read_arguments).transpose()?;
-    let tools = compose::native_tools(&loaded.config)?;
+    let mut tools = compose::native_tools(&loaded.config)?;
+    tools.extend(server_tools(home, &loaded.config)?);
     let tool = tools.iter().find(|tool| tool.name == args.tool).cloned();
     let policy = compose::policy(&loaded.config);
     let who = find_client(loaded, &args.client, now)?;
@@ -130,6 +133,17 @@ pub(super) fn run(loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Resul
     })
 }
 
+/// Returns the tools of other servers, as a person has let them in.
+fn server_tools(home: &Home, config: &Config) -> Result<Vec<Arc<ToolDef>>> {
+    if config.mcp.is_empty() {
+        return Ok(Vec::new());
+    }
+    let clock = Arc::new(SystemClock);
+    let secrets = Arc::new(secrets::open(home, config, clock.clone(), Asking::Never)?);
+    let makers = Makers::open(&config.workspace.secure_dir(), secrets, clock)?;
+    Ok(mcp::trusted_tools(config, &makers))
+}
+
 fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     /// The time in question, for whoever asks for the time.
     struct Then(Timestamp);
@@ -148,7 +162,7 @@ fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     let Some(info) = directory.list()?.into_iter().find(|info| info.name == name) else {
         return Ok(Who::Unknown);
     };
-    let scope = Scope { allow: Pattern::new(&info.allow)?, effects: info.effects };
+    let scope = Scope { allow: Pattern::new(&info.allow)?, effects: info.effects, view: info.tools };
     let client = Arc::new(Client { name: info.name.clone(), scope });
     Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
         Some(expired) => Who::Expired(client, expired),

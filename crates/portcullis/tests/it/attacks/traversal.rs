@@ -5,7 +5,7 @@
 use super::corpus;
 use crate::support::{home, stdio};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::{Home, UNHURRIED};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -19,13 +19,17 @@ const AT_ONCE: usize = 64;
 const HANG: Duration = Duration::from_secs(10);
 
 /// Everything that takes a path or a name of a file.
-const WAYS: [&str; 9] = [
+const WAYS: [&str; 13] = [
     "workspace_read",
     "workspace_list",
     "memory_read",
     "workspace_write",
     "memory_write",
     "memory_append",
+    "vault_read",
+    "vault_list",
+    "vault_search",
+    "vault_write",
     "resources/read",
     "prompts/get",
     "completion/complete",
@@ -34,7 +38,8 @@ const WAYS: [&str; 9] = [
 fn message(way: &str, path: &str) -> (&'static str, Value) {
     let tool = |name: &str, arguments: Value| ("tools/call", json!({ "name": name, "arguments": arguments }));
     match way {
-        "workspace_write" => tool(way, json!({ "path": path, "content": "WRITTEN" })),
+        "vault_search" => tool(way, json!({ "query": "canary", "path": path })),
+        "workspace_write" | "vault_write" => tool(way, json!({ "path": path, "content": "WRITTEN" })),
         "memory_read" => tool(way, json!({ "file": path })),
         "memory_write" => tool(way, json!({ "file": path, "content": "WRITTEN" })),
         "memory_append" => {
@@ -123,6 +128,8 @@ async fn try_all(client: &mut McpClient, way: &str, paths: &[String]) -> (Vec<St
 #[tokio::test]
 async fn leads_out_of_no_tool() {
     let home = home();
+    // The vault is the same folder, so that the same traps are around it.
+    home.configure(&format!("{UNHURRIED}[vault]\npath = \"workspace/ai-data\"\n"));
     let mut client = stdio(&home, "2025-11-25");
     client.initialize(json!({})).await;
     set_traps(&home);

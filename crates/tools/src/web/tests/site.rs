@@ -28,6 +28,11 @@ pub(crate) struct Site {
 impl Site {
     /// Answers each path as `answer` says, for as long as the test runs.
     pub(crate) fn open(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Site {
+        Site::open_heads(move |request| answer(request.split(' ').nth(1).unwrap_or_default()))
+    }
+
+    /// The same, by the whole head of each request.
+    pub(crate) fn open_heads(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let asking = asked.clone();
@@ -37,7 +42,7 @@ impl Site {
                 let count = visitor.read(&mut request).unwrap_or(0);
                 let request = String::from_utf8_lossy(&request[..count]).into_owned();
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-                let answer = answer(&path);
+                let answer = answer(&request);
                 asking.lock().unwrap().push(path);
                 let _ = visitor.write_all(&answer);
             }

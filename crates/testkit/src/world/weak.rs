@@ -1,7 +1,7 @@
 //! Clients that make the usual mistakes, to show that the same test notices.
 
 use super::canaries::Names;
-use crate::is_public;
+use portcullis_egress::is_public;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use url::{Host, Url};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub enum Mistake {
     /// Knows loopback, private and link-local IPv4, and ::1.
     FewRanges,
     /// Checks one answer of the name server and connects by another.
@@ -21,13 +21,13 @@ pub(super) enum Mistake {
     FollowsBlindly,
 }
 
-pub(super) struct Weak {
-    pub(super) mistake: Mistake,
-    pub(super) names: Arc<Names>,
+pub struct Weak {
+    pub mistake: Mistake,
+    pub names: Arc<Names>,
 }
 
 impl Weak {
-    pub(super) async fn fetch(&self, url: &str) -> Option<u16> {
+    pub async fn fetch(&self, url: &str) -> Option<u16> {
         let mut url = Url::parse(url).ok().filter(|url| url.scheme() == "http")?;
         for hop in 0..6 {
             let addresses = self.addresses(&url)?;

@@ -3,15 +3,14 @@
 //! One listener takes every address that the namespace has. A connection that arrives at an address which is not one of
 //! the public ones is a hit.
 
-use super::site::{answer, head, redirect};
-use super::tls;
-use crate::Resolve;
-use futures::future::BoxFuture;
+use super::site::{acceptor, answer, head, redirect};
+use portcullis_egress::Resolve;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -32,14 +31,14 @@ const PRIVATE: [&str; 8] = [
 ];
 /// Ports of canaries: those of the corpora, and one for redirects.
 const PORTS: [u16; 7] = [80, 443, 22, 2379, 6379, 8080, CANARY_PORT];
-const CANARY_PORT: u16 = 45_454;
+pub const CANARY_PORT: u16 = 45_454;
 /// Set in the process that lives in the namespace.
-pub(super) const VARIABLE: &str = "PORTCULLIS_TEST_NAMESPACE";
+const VARIABLE: &str = "PORTCULLIS_TEST_NAMESPACE";
 /// Seconds that a name server of the corpora sleeps.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// Runs a test of this crate in a namespace. Returns whether the caller is in it; says so where that is not permitted.
-pub(super) fn inside(name: &str) -> bool {
+/// Runs a test in a namespace: the whole program again, with only this test. Returns whether the caller is in it; says so where that is not permitted.
+pub fn inside(name: &str) -> bool {
     if std::env::var_os(VARIABLE).is_some() {
         return true;
     }
@@ -53,8 +52,20 @@ pub(super) fn inside(name: &str) -> bool {
         return false;
     }
     let command = ["unshare", "-rn", "sh", "-c", &script, "sh"];
-    assert_eq!(super::again(name, &command, VARIABLE), Some(true));
+    assert_eq!(again(name, &command), Some(true));
     false
+}
+
+/// Runs the test `name` again in a process of its own, behind `command`. Returns whether that could be tried.
+fn again(name: &str, command: &[&str]) -> Option<bool> {
+    let program = std::env::current_exe().unwrap();
+    let status = std::process::Command::new(command[0])
+        .args(&command[1..])
+        .arg(program)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, "1")
+        .status();
+    status.ok().map(|status| status.success())
 }
 
 fn prefix(address: &str) -> u8 {
@@ -62,7 +73,7 @@ fn prefix(address: &str) -> u8 {
 }
 
 /// Reads a corpus, or says that it is skipped.
-pub(super) fn corpus(name: &str) -> Vec<Value> {
+pub fn corpus(name: &str) -> Vec<Value> {
     let root = match std::env::var_os("PORTCULLIS_SHARED") {
         Some(root) => PathBuf::from(root),
         None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
@@ -78,17 +89,17 @@ pub(super) fn corpus(name: &str) -> Vec<Value> {
 
 /// Names and what they lead to. What nobody knows leads home, as a hostile name server would have it.
 #[derive(Default)]
-pub(super) struct Names {
+pub struct Names {
     /// Answers one after the other; the last goes on.
     scripted: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
 }
 
 impl Names {
-    pub(super) fn script(&self, host: &str, answers: Vec<Vec<IpAddr>>) {
+    pub fn script(&self, host: &str, answers: Vec<Vec<IpAddr>>) {
         self.scripted.lock().unwrap().insert(host.to_owned(), answers);
     }
 
-    pub(super) fn answer(&self, host: &str) -> Option<Vec<IpAddr>> {
+    pub fn answer(&self, host: &str) -> Option<Vec<IpAddr>> {
         if let Some(answers) = self.scripted.lock().unwrap().get_mut(host) {
             return match answers.len() {
                 0 => None,
@@ -104,7 +115,7 @@ impl Names {
 }
 
 impl Resolve for Names {
-    fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+    fn resolve(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         let answer = self.answer(&host);
         Box::pin(async move {
             match answer {
@@ -119,14 +130,14 @@ impl Resolve for Names {
 }
 
 /// The world: its names, its redirects, and who was reached.
-pub(super) struct World {
-    pub(super) names: Arc<Names>,
-    pub(super) redirects: Vec<Value>,
+pub struct World {
+    pub names: Arc<Names>,
+    pub redirects: Vec<Value>,
     hits: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl World {
-    pub(super) async fn open() -> World {
+    pub async fn open() -> World {
         let redirects = corpus("ssrf_redirects.jsonl");
         let world = World { names: Arc::default(), redirects: redirects.clone(), hits: Arc::default() };
         for port in PORTS {
@@ -149,7 +160,7 @@ impl World {
     }
 
     /// Returns where canaries were reached since this was last asked.
-    pub(super) async fn hits(&self) -> Vec<SocketAddr> {
+    pub async fn hits(&self) -> Vec<SocketAddr> {
         // A connection is there before it is accepted: come after whatever is in the queue.
         for port in PORTS {
             #[expect(clippy::disallowed_methods, reason = "a test, to itself")]
@@ -162,9 +173,10 @@ impl World {
     }
 }
 
+/// Answers with a page. `/go/` and an address sends on there, `/redirect/` and a number does as that case of the corpus.
 async fn serve(visitor: TcpStream, port: u16, redirects: Vec<Value>) {
     if port == 443 {
-        let Ok(mut visitor) = tls::acceptor().accept(visitor).await else { return };
+        let Ok(mut visitor) = acceptor().accept(visitor).await else { return };
         head(&mut visitor).await;
         let _ = visitor.write_all(&answer(200, &[], "a page")).await;
         let _ = visitor.shutdown().await;
@@ -174,6 +186,12 @@ async fn serve(visitor: TcpStream, port: u16, redirects: Vec<Value>) {
     let request = head(&mut visitor).await;
     let number =
         request.split(' ').nth(1).and_then(|path| path.strip_prefix("/redirect/")?.parse::<usize>().ok());
+    let sent_on = request.split(' ').nth(1).and_then(|path| path.strip_prefix("/go/"));
+    if let Some(target) = sent_on {
+        let _ = visitor.write_all(&redirect(302, target)).await;
+        let _ = visitor.shutdown().await;
+        return;
+    }
     let reply = match number.and_then(|number| redirects.get(number)) {
         Some(case) => case_reply(case),
         None => answer(200, &[], "a page"),

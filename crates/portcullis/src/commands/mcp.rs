@@ -1,0 +1,195 @@
+//! `portcullis mcp`: the servers behind the hub.
+
+mod add;
+mod import;
+mod look;
+mod status;
+mod trust;
+
+use super::{Opened, block_on, open};
+use crate::cli::{McpArgs, McpCommand};
+use crate::commands::mcp_auth::{self, Browser};
+use crate::config::{Config, EditError, McpServer, remove_server};
+use crate::home::{Home, make_private};
+use crate::mcp::Makers;
+use crate::secrets::Asking;
+use crate::{BadUsage, print};
+use anyhow::Result;
+use portcullis_core::SystemClock;
+use portcullis_core::json::printable;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<ExitCode> {
+    match &args.command {
+        Some(McpCommand::Auth { name, open }) => {
+            let browser = if *open { Browser::Open } else { Browser::Leave };
+            return mcp_auth::auth(home, name, browser, as_json);
+        }
+        Some(McpCommand::Logout { name }) => return mcp_auth::logout(home, name, as_json),
+        _ => {}
+    }
+    let Opened { home, loaded, .. } = open(home)?;
+    make_private(&loaded.config.workspace.secure_dir())?;
+    let desk = Desk { home, config: loaded.config, as_json };
+    match args.command.unwrap_or(McpCommand::List) {
+        McpCommand::List | McpCommand::Auth { .. } | McpCommand::Logout { .. } => desk.list(),
+        McpCommand::Add(args) => desk.add(&args),
+        McpCommand::Remove { name } => desk.remove(&name),
+        McpCommand::Test { name } => desk.test(&name),
+        McpCommand::Status { name } => desk.status(name.as_deref()),
+        McpCommand::Reload { name } => desk.reload(&name),
+        McpCommand::Enable { name } => desk.switch(&name, true),
+        McpCommand::Disable { name } => desk.switch(&name, false),
+        McpCommand::Import(args) => desk.import(&args),
+        McpCommand::Trust(args) => desk.trust(&args),
+    }
+}
+
+/// Says whether the words were wrong, or the work failed.
+fn explained(error: EditError) -> anyhow::Error {
+    match error {
+        EditError::Taken(_) | EditError::Unknown(_) | EditError::ByHand { .. } => {
+            BadUsage(error.to_string()).into()
+        }
+        EditError::Config(errors) => errors.into(),
+        other => other.into(),
+    }
+}
+
+struct Desk {
+    home: Home,
+    config: Config,
+    as_json: bool,
+}
+
+impl Desk {
+    /// Opens what a server is made with. The secret store is unlocked only for one that needs it.
+    fn makers(&self, needs_secrets: bool) -> Result<Makers> {
+        let clock = Arc::new(SystemClock);
+        let asking = if needs_secrets { Asking::ToOpen } else { Asking::Never };
+        let store = crate::secrets::open(&self.home, &self.config, clock.clone(), asking)?;
+        Makers::open(&self.config.workspace.secure_dir(), Arc::new(store), clock)
+    }
+
+    fn server(&self, name: &str) -> Result<&McpServer> {
+        let found = self.config.mcp.iter().find(|server| server.name == name);
+        found.ok_or_else(|| explained(EditError::Unknown(name.to_owned())))
+    }
+
+    fn list(&self) -> Result<ExitCode> {
+        let makers = self.makers(false)?;
+        if self.as_json {
+            let servers = self.config.mcp.iter().map(|server| listed(server, &makers));
+            print::json(&Value::Array(servers.collect()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut rows = vec![["SERVER", "USED", "TRUST", "REACHED BY"].map(str::to_owned).to_vec()];
+        for server in &self.config.mcp {
+            let used = if makers.is_wanted(server) { "yes" } else { "no" };
+            rows.push(vec![
+                server.name.clone(),
+                used.to_owned(),
+                trust_words(server, &makers),
+                reached(server),
+            ]);
+        }
+        print::out(print::table(&rows));
+        if self.config.mcp.is_empty() {
+            print::note(
+                "No servers; `portcullis mcp add NAME -- COMMAND` adds one, `portcullis mcp import` takes over others.",
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn remove(&self, name: &str) -> Result<ExitCode> {
+        let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
+        let makers = self.makers(false)?;
+        let was_trusted = makers.pins.revoke(name)?;
+        makers.toggles.forget(name)?;
+        if self.as_json {
+            print::json(&json!({ "removed": name, "was_trusted": was_trusted, "file": path }));
+        } else {
+            print::line(format!("Server `{name}` is out of {}, and no longer trusted.", path.display()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn reload(&self, name: &str) -> Result<ExitCode> {
+        self.server(name)?;
+        self.makers(false)?.toggles.reload(name)?;
+        let running = self.hub_runs()?;
+        self.told(name, json!({ "reload": true }), running, "connects anew");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn switch(&self, name: &str, on: bool) -> Result<ExitCode> {
+        let server = self.server(name)?;
+        // What the configuration says anyway needs no word of its own.
+        let wish = (server.enabled != on).then_some(on);
+        self.makers(false)?.toggles.set(name, wish)?;
+        let running = self.hub_runs()?;
+        self.told(
+            name,
+            json!({ "enabled": on }),
+            running,
+            if on { "is switched on" } else { "is switched off" },
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn told(&self, name: &str, mut value: Value, running: bool, what: &str) {
+        if self.as_json {
+            value["server"] = name.into();
+            value["hub_running"] = running.into();
+            print::json(&value);
+            return;
+        }
+        let when = if running { "" } else { " No hub runs on this home; the next one will do so." };
+        print::line(format!("Server `{name}` {what}.{when}"));
+    }
+
+    fn hub_runs(&self) -> Result<bool> {
+        block_on(portcullis_server::local::connect(self.home.path())).map(|connected| connected.is_ok())
+    }
+}
+
+/// Says how a server is reached, on one line.
+fn reached(server: &McpServer) -> String {
+    if let Some(place) = &server.place {
+        return printable(&place.to_string());
+    }
+    let words = std::iter::once(&server.command).chain(&server.args);
+    words.map(|word| printable(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn trust_words(server: &McpServer, makers: &Makers) -> String {
+    if server.always_trusted {
+        return "always".to_owned();
+    }
+    match makers.pins.of(&server.name) {
+        Some(trusted) => format!("since {:.0}", trusted.since),
+        None => "not yet".to_owned(),
+    }
+}
+
+fn listed(server: &McpServer, makers: &Makers) -> Value {
+    let trusted = makers.pins.of(&server.name);
+    json!({
+        "name": server.name,
+        "enabled": makers.is_wanted(server),
+        "enabled_in_configuration": server.enabled,
+        "command": server.command,
+        "args": server.args,
+        "url": server.place.as_ref().map(ToString::to_string),
+        "headers": server.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "prefix": server.prefix,
+        "trust": if server.always_trusted { "always" } else { "ask" },
+        "trusted_since": trusted.as_ref().map(|trusted| trusted.since.to_string()),
+        "trusted_by": trusted.as_ref().map(|trusted| trusted.by.clone()),
+    })
+}

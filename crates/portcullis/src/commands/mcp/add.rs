@@ -1,0 +1,77 @@
+//! `portcullis mcp add`: connect, show, write, trust.
+
+use super::look::{Looked, look, needs_secrets};
+use super::{Desk, explained, trust};
+use crate::cli::McpAddArgs;
+use crate::commands::environment;
+use crate::config::{NewServer, add_servers, preview_servers};
+use crate::{BadUsage, print};
+use anyhow::{Context, Result, anyhow};
+use serde_json::json;
+use std::process::ExitCode;
+
+impl Desk {
+    pub(super) fn add(&self, args: &McpAddArgs) -> Result<ExitCode> {
+        let new = new_server(args)?;
+        let name = args.name.as_str();
+        let config =
+            preview_servers(self.home.path(), &environment, std::slice::from_ref(&new)).map_err(explained)?;
+        let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
+        let makers = self.makers(needs_secrets(server))?;
+        let looked: Option<Looked> = if args.no_test { None } else { Some(look(server, &config, &makers)?) };
+        let mut trusted = false;
+        if let Some(looked) = &looked {
+            let seen = looked.connected(name).map_err(|error| {
+                anyhow!("{error}\nNothing was written; `--no-test` writes it down all the same.")
+            })?;
+            if !self.as_json {
+                print::out(looked.text(name, &seen));
+            }
+            let question = format!("Let all of this in, as it is now, for `{name}`?");
+            trusted = args.yes || (!self.as_json && print::confirm(&question) == Some(true));
+        }
+        let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
+        // One that had the name before is not this one.
+        makers.toggles.forget(name)?;
+        makers.pins.revoke(name)?;
+        if let Some(seen) = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted) {
+            makers.pins.trust(name, (**seen).clone(), &trust::by())?;
+        }
+        if self.as_json {
+            let tested = looked.as_ref().map(|looked| looked.json(name));
+            print::json(&json!({ "added": name, "file": path, "trusted": trusted, "test": tested }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let next = if trusted {
+            "It is trusted as it is; what changes waits until you look again.".to_owned()
+        } else {
+            format!("Nothing of it is let in until: portcullis mcp trust {name}")
+        };
+        print::line(format!("\nServer `{name}` is in {}. {next}", path.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn new_server(args: &McpAddArgs) -> Result<NewServer> {
+    let mut command = args.command.iter().cloned();
+    Ok(NewServer {
+        name: args.name.clone(),
+        command: command.next(),
+        args: command.collect(),
+        cwd: args.cwd.clone(),
+        env: pairs("--env", &args.env)?,
+        url: args.url.clone(),
+        headers: pairs("--header", &args.headers)?,
+        timeout_ms: args.timeout_ms,
+        ..NewServer::default()
+    })
+}
+
+fn pairs(option: &str, given: &[String]) -> Result<Vec<(String, String)>> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        // What was given is not repeated: it may be a secret.
+        _ => Err(BadUsage(format!("`{option}` wants KEY=VALUE")).into()),
+    };
+    given.iter().map(pair).collect()
+}

@@ -1,0 +1,236 @@
+//! `portcullis mcp import`: servers from the files of other programs.
+
+use super::{Desk, explained};
+use crate::cli::McpImportArgs;
+use crate::commands::environment;
+use crate::config::{NewServer, add_servers, preview_servers};
+use crate::import::{self, Found, Imported};
+use crate::install::{Places, Platform};
+use crate::secrets::Asking;
+use crate::{BadUsage, print};
+use anyhow::{Context, Result, anyhow};
+use portcullis_core::json::printable;
+use portcullis_core::{Secret, SystemClock};
+use portcullis_store::secrets::{Grant, SecretStore};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// How many other names are tried for a secret whose name is taken.
+const NAMES_MAX: usize = 99;
+
+impl Desk {
+    pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
+        let mut files = self.files(args)?;
+        for found in &mut files {
+            self.choose(found, &args.only);
+        }
+        // What several programs have is one server here; who comes first has it.
+        let mut taken: Vec<String> = Vec::new();
+        for found in &mut files {
+            let (mut kept, mut skipped) = (Vec::new(), Vec::new());
+            for server in std::mem::take(&mut found.servers) {
+                if taken.contains(&server.server.name) {
+                    skipped.push((server.own, "another file has one of this name".to_owned()));
+                } else {
+                    taken.push(server.server.name.clone());
+                    kept.push(server);
+                }
+            }
+            found.servers = kept;
+            found.skipped.extend(skipped);
+        }
+        let written = if args.yes && !taken.is_empty() { Some(self.take_over(&mut files)?) } else { None };
+        self.tell(&files, written.as_deref());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn files(&self, args: &McpImportArgs) -> Result<Vec<Found>> {
+        let user_home = environment("HOME").map(PathBuf::from);
+        if let Some(path) = &args.file {
+            let found = import::read(path, user_home.as_deref())
+                .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
+            return Ok(vec![found]);
+        }
+        let places = Places::from_env(Platform::current(), &environment).ok();
+        let project = std::env::current_dir().ok();
+        let mut files = Vec::new();
+        for path in import::usual_places(places.as_ref(), project.as_deref()) {
+            match import::read(&path, user_home.as_deref()) {
+                Ok(found) => files.push(found),
+                Err(why) => print::note(format!("{}: {why}", path.display())),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Leaves out what is not wanted, and what is here already.
+    fn choose(&self, found: &mut Found, only: &[String]) {
+        let (mut kept, mut skipped) = (Vec::new(), Vec::new());
+        for server in std::mem::take(&mut found.servers) {
+            if !only.is_empty() && !only.contains(&server.own) {
+                continue;
+            }
+            if self.config.mcp.iter().any(|known| known.name == server.server.name) {
+                skipped.push((server.own, "a server of this name is configured already".to_owned()));
+            } else {
+                kept.push(server);
+            }
+        }
+        found.servers = kept;
+        found.skipped.extend(skipped);
+    }
+
+    /// Writes secrets, then servers that are switched off. Returns the file.
+    fn take_over(&self, files: &mut [Found]) -> Result<PathBuf> {
+        for found in files.iter_mut() {
+            let comment = format!("from {}", found.path.display());
+            found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));
+        }
+        // Before anything is kept: what cannot be written must not leave half of itself behind.
+        preview_servers(self.home.path(), &environment, &servers_of(files)).map_err(explained)?;
+        let makers = self.makers(false)?;
+        let needs_store = files
+            .iter()
+            .flat_map(|found| &found.servers)
+            .any(|server| server.secrets.iter().any(|secret| secret.value.is_some()));
+        if needs_store {
+            let clock = Arc::new(SystemClock);
+            let store = crate::secrets::open(&self.home, &self.config, clock, Asking::ToMake)?;
+            let had_key = store.key_file().is_none_or(Path::exists);
+            for server in files.iter_mut().flat_map(|found| &mut found.servers) {
+                keep_secrets(&store, server)?;
+            }
+            if let (false, Some(path)) = (had_key, store.key_file()) {
+                let place = path.display();
+                print::note(format!(
+                    "Made the key `{place}`. Without it the secrets are lost; keep a copy, apart from the data."
+                ));
+            }
+        }
+        let new = servers_of(files);
+        // Off before they are configured: a hub that runs must not start one in between.
+        for server in &new {
+            makers.pins.revoke(&server.name)?;
+            makers.toggles.set(&server.name, Some(false))?;
+        }
+        add_servers(self.home.path(), &environment, &new).map_err(explained)
+    }
+
+    fn tell(&self, files: &[Found], written: Option<&Path>) {
+        if self.as_json {
+            let files: Vec<Value> = files.iter().map(shown).collect();
+            print::json(&json!({ "files": files, "written_to": written }));
+            return;
+        }
+        for found in files {
+            print::line(format!("{}:", found.path.display()));
+            for server in &found.servers {
+                print::out(told(server));
+            }
+            for (own, why) in &found.skipped {
+                print::line(format!("  {} is left out: {why}", printable(own)));
+            }
+            if found.servers.is_empty() && found.skipped.is_empty() {
+                print::line("  no servers");
+            }
+        }
+        let count: usize = files.iter().map(|found| found.servers.len()).sum();
+        match written {
+            Some(path) => {
+                print::line(format!(
+                    "\nWritten to {}, all switched off. To look at one and switch it on:",
+                    path.display()
+                ));
+                for server in files.iter().flat_map(|found| &found.servers) {
+                    print::line(format!("  portcullis mcp trust {}", server.server.name));
+                }
+            }
+            None if files.is_empty() => {
+                print::note("None of the usual places has a file; name one: portcullis mcp import FILE")
+            }
+            None if count > 0 => print::note("Nothing is written yet; `--yes` does it."),
+            None => {}
+        }
+    }
+}
+
+fn servers_of(files: &[Found]) -> Vec<NewServer> {
+    files.iter().flat_map(|found| &found.servers).map(|imported| imported.server.clone()).collect()
+}
+
+/// Puts the values into the store. A name that another value has gets a number.
+fn keep_secrets(store: &SecretStore, imported: &mut Imported) -> Result<()> {
+    for lifted in &mut imported.secrets {
+        let Some(value) = &lifted.value else { continue };
+        let known = store.all()?;
+        let is_free = |name: &str| {
+            known
+                .iter()
+                .find(|(known, _)| known == name)
+                .is_none_or(|(_, kept)| kept.expose() == value.expose())
+        };
+        let numbered = (2..=NAMES_MAX).map(|number| format!("{}_{number}", lifted.name));
+        let name = std::iter::once(lifted.name.clone()).chain(numbered).find(|name| is_free(name));
+        let name = name.ok_or_else(|| anyhow!("no name is free for the secret `{}`", lifted.name))?;
+        let grant: Grant = lifted.grant.parse().with_context(|| format!("the grant of `{name}`"))?;
+        let value = Secret::new(Zeroizing::new(value.expose().clone()));
+        if known.iter().any(|(known, _)| *known == name) {
+            store.grant(&name, grant)?;
+        } else {
+            store.set(&name, &value, Some(vec![grant]))?;
+        }
+        let (old, new) = (format!("secret:{}", lifted.name), format!("secret:{name}"));
+        let server = &mut imported.server;
+        for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
+            if *key == lifted.key && *written == old {
+                written.clone_from(&new);
+            }
+        }
+        lifted.name = name;
+    }
+    Ok(())
+}
+
+fn told(imported: &Imported) -> String {
+    let entry = imported.server.written().replace('\n', "\n    ");
+    let mut text = format!("    {}\n", entry.trim_end());
+    for secret in imported.secrets.iter().filter(|secret| secret.value.is_some()) {
+        text.push_str(&format!(
+            "    {}: its value goes into the secret store as {}\n",
+            printable(&secret.key),
+            secret.name
+        ));
+    }
+    for note in &imported.notes {
+        text.push_str(&format!("    note: {note}\n"));
+    }
+    text
+}
+
+fn shown(found: &Found) -> Value {
+    let servers = found.servers.iter().map(|imported| {
+        let server = &imported.server;
+        json!({
+            "name": server.name,
+            "own_name": imported.own,
+            "command": server.command,
+            "args": server.args,
+            "cwd": server.cwd,
+            "url": server.url,
+            "env": server.env.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "headers": server.headers.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "secrets": imported.secrets.iter().map(|secret| json!({
+                "key": secret.key, "secret": secret.name, "has_value": secret.value.is_some(), "grant": secret.grant,
+            })).collect::<Vec<_>>(),
+            "notes": imported.notes,
+        })
+    });
+    json!({
+        "path": found.path,
+        "servers": servers.collect::<Vec<_>>(),
+        "skipped": found.skipped.iter().map(|(own, why)| json!({ "name": own, "why": why })).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,101 @@
+//! `portcullis mcp status`: how the servers stand in the hub that runs.
+
+use super::Desk;
+use crate::print;
+use anyhow::Result;
+use portcullis_store::servers::StatusBoard;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+impl Desk {
+    /// The hub says how they stand in a file. Where no hub runs, that file tells of the past, and this says so.
+    pub(super) fn status(&self, name: Option<&str>) -> Result<ExitCode> {
+        if let Some(name) = name {
+            self.server(name)?;
+        }
+        let running = self.hub_runs()?;
+        let board = StatusBoard::open(&self.config.workspace.secure_dir()).read()?.unwrap_or_default();
+        let makers = self.makers(false)?;
+        let wanted = self.config.mcp.iter().filter(|server| name.is_none_or(|name| name == server.name));
+        let servers: Vec<Value> = wanted
+            .map(|server| {
+                let known = board["servers"].get(&server.name).filter(|_| running);
+                let mut entry = known.cloned().unwrap_or_else(|| {
+                    let status = match (makers.is_wanted(server), running) {
+                        (false, _) => "disabled",
+                        (true, true) => "starting",
+                        (true, false) => "not running",
+                    };
+                    json!({ "status": status })
+                });
+                entry["name"] = server.name.clone().into();
+                entry
+            })
+            .collect();
+        if self.as_json {
+            let written = board["written"].as_str();
+            print::json(&json!({ "hub_running": running, "written": written, "servers": servers }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::out(print::table(&rows(&servers)));
+        for server in &servers {
+            print::out(details(server, name.is_some()));
+        }
+        if !running {
+            let last = match board["written"].as_str() {
+                Some(at) => format!("; the last one told of its servers at {at}"),
+                None => String::new(),
+            };
+            print::note(format!("No hub runs on this home{last}."));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn rows(servers: &[Value]) -> Vec<Vec<String>> {
+    let heading = ["SERVER", "STATUS", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "MCP"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for server in servers {
+        let text = |key: &str| server[key].as_str().unwrap_or("-").to_owned();
+        let number =
+            |key: &str| server[key].as_u64().map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let waiting =
+            server["quarantined"].as_array().map_or_else(|| "-".to_owned(), |all| all.len().to_string());
+        rows.push(vec![
+            text("name"),
+            text("status"),
+            number("tools"),
+            number("prompts"),
+            number("resources"),
+            waiting,
+            text("revision"),
+        ]);
+    }
+    rows
+}
+
+/// Says why a server is not as one would want it, and what to do.
+fn details(server: &Value, all: bool) -> String {
+    let name = server["name"].as_str().unwrap_or_default();
+    let list = |key: &str| server[key].as_array().cloned().unwrap_or_default();
+    let mut text = String::new();
+    if let Some(reason) = server["reason"].as_str() {
+        text.push_str(&format!("\n{name}: {reason}\n"));
+        for line in list("stderr").iter().filter_map(Value::as_str) {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    let waiting = list("quarantined");
+    if !waiting.is_empty() {
+        text.push_str(&format!("\n{name}: these wait until you look: portcullis mcp trust {name} --diff\n"));
+        for what in &waiting {
+            let part = |key: &str| what[key].as_str().unwrap_or_default();
+            text.push_str(&format!("  {} {} ({})\n", part("kind"), part("name"), part("why")));
+        }
+    }
+    for what in list("dropped").iter().filter(|_| all) {
+        let part = |key: &str| what[key].as_str().unwrap_or_default();
+        text.push_str(&format!("\n{name}: left out: {}: {}\n", part("name"), part("why")));
+    }
+    text
+}

@@ -1,0 +1,163 @@
+//! `portcullis mcp trust`: a person looks at what a server offers, and lets that in.
+
+use super::Desk;
+use super::look::{look, needs_secrets};
+use crate::cli::McpTrustArgs;
+use crate::mcp::Makers;
+use crate::{BadUsage, print};
+use anyhow::Result;
+use portcullis_core::json::printable;
+use portcullis_store::pins::{Difference, Snapshot, differences};
+use serde_json::{Value, json};
+use similar::TextDiff;
+use std::process::ExitCode;
+
+impl Desk {
+    pub(super) fn trust(&self, args: &McpTrustArgs) -> Result<ExitCode> {
+        let name = args.name.as_str();
+        if args.revoke {
+            // Also for one that is not configured any more.
+            return self.revoke(name);
+        }
+        let server = self.server(name)?;
+        let makers = self.makers(needs_secrets(server))?;
+        let looked = look(server, &self.config, &makers)?;
+        let seen = looked.connected(name)?;
+        let before = makers.pins.of(name);
+        let nothing = Snapshot::default();
+        let known = before.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was);
+        let different = differences(known, &seen);
+        if !self.as_json {
+            match &before {
+                None => print::out(looked.text(name, &seen)),
+                Some(trusted) if different.is_empty() => {
+                    print::line(format!(
+                        "Server `{name}` is as it was when it was trusted, {:.0}.",
+                        trusted.since
+                    ));
+                }
+                Some(_) => print::out(summary(name, &different)),
+            }
+            if args.diff {
+                different.iter().for_each(|one| print::out(word_for_word(one)));
+            }
+        }
+        let is_known = before.is_some() && different.is_empty();
+        let decided = is_known || self.decides(args)?;
+        if decided && !is_known {
+            makers.pins.trust(name, (*seen).clone(), &by())?;
+        }
+        let switched_on = decided && before.is_none() && switch_on(&makers, name)?;
+        if self.as_json {
+            print::json(&json!({
+                "server": name,
+                "trusted": decided,
+                "switched_on": switched_on,
+                "tools": seen.tools.keys().collect::<Vec<_>>(),
+                "prompts": seen.prompts.keys().collect::<Vec<_>>(),
+                "differences": different.iter().map(|one| shown(one, args.diff)).collect::<Vec<_>>(),
+            }));
+        } else if decided {
+            let on = if switched_on { ", and switched on" } else { "" };
+            print::line(format!(
+                "Server `{name}` is trusted as it is{on}. What changes waits until you look again."
+            ));
+        } else {
+            print::line("Nothing was let in.");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Asks the person, unless they said so already or only wanted to look.
+    fn decides(&self, args: &McpTrustArgs) -> Result<bool> {
+        let nobody = self.as_json || print::nobody_to_ask();
+        match (args.yes, nobody, args.diff) {
+            (true, ..) => Ok(true),
+            (false, true, true) => Ok(false),
+            (false, true, false) => {
+                let reason = "nobody can be asked here; look with `--diff`, then say `--yes`";
+                Err(BadUsage(reason.to_owned()).into())
+            }
+            (false, false, _) => {
+                let question = format!("Let all of this in, as it is now, for `{}`?", args.name);
+                Ok(print::confirm(&question) == Some(true))
+            }
+        }
+    }
+
+    fn revoke(&self, name: &str) -> Result<ExitCode> {
+        let was_trusted = self.makers(false)?.pins.revoke(name)?;
+        if !was_trusted && self.config.mcp.iter().all(|server| server.name != name) {
+            return Err(super::explained(crate::config::EditError::Unknown(name.to_owned())));
+        }
+        if self.as_json {
+            print::json(&json!({ "server": name, "trusted": false, "was_trusted": was_trusted }));
+        } else if was_trusted {
+            print::line(format!("Server `{name}` is not trusted any more; nothing of it is let in."));
+        } else {
+            print::line(format!("Server `{name}` was not trusted."));
+        }
+        if self.config.mcp.iter().any(|server| server.name == name && server.always_trusted) {
+            print::note(format!(
+                "The configuration trusts it in any case: `mcp.{name}.trust` is \"always\"."
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Switches a server on that was only waiting to be looked at. Returns whether it was one.
+pub(super) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
+    let waits = makers.toggles.of(name).enabled == Some(false);
+    if waits {
+        makers.toggles.set(name, None)?;
+    }
+    Ok(waits)
+}
+
+/// Who decides, for whoever reads it later.
+pub(super) fn by() -> String {
+    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "command line".to_owned())
+}
+
+fn change(one: &Difference) -> &'static str {
+    match (&one.before, &one.after) {
+        (None, _) => "new",
+        (_, None) => "gone",
+        _ => "changed",
+    }
+}
+
+fn summary(name: &str, different: &[Difference]) -> String {
+    let mut rows = vec![["WHAT", "NAME", "HOW"].map(str::to_owned).to_vec()];
+    for one in different {
+        rows.push(vec![one.kind.to_owned(), printable(&one.name), change(one).to_owned()]);
+    }
+    format!("Server `{name}` is not as it was when it was trusted:\n\n{}", print::table(&rows))
+}
+
+/// Returns a definition over lines, so that a difference in it is a line.
+fn pretty(text: Option<&String>) -> String {
+    let Some(text) = text else { return String::new() };
+    let lines = match serde_json::from_str::<Value>(text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
+        _ => text.clone(),
+    };
+    format!("{lines}\n")
+}
+
+fn word_for_word(one: &Difference) -> String {
+    let (before, after) = (pretty(one.before.as_ref()), pretty(one.after.as_ref()));
+    let diff = TextDiff::from_lines(&before, &after);
+    let place = format!("{} {}", one.kind, printable(&one.name));
+    format!("\n{}", diff.unified_diff().context_radius(3).header(&place, &place))
+}
+
+fn shown(one: &Difference, whole: bool) -> Value {
+    let mut value = json!({ "kind": one.kind, "name": one.name, "change": change(one) });
+    if whole {
+        value["before"] = json!(one.before);
+        value["after"] = json!(one.after);
+    }
+    value
+}

@@ -1,0 +1,114 @@
+//! `portcullis mcp auth` and `logout`: logins to other servers.
+
+use super::{Opened, block_on, open};
+use crate::config::{Config, McpServer};
+use crate::home::make_private;
+use crate::login::Login;
+use crate::secrets::Asking;
+use crate::{BadUsage, print};
+use anyhow::{Context, Result};
+use portcullis_core::SystemClock;
+use portcullis_core::json::printable;
+use portcullis_upstream::Consent;
+use serde_json::json;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+/// What opens an address on this system.
+const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+
+/// Whether the page is opened, besides being printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Browser {
+    Open,
+    Leave,
+}
+
+/// Lets the person at the terminal log in to a server.
+pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: bool) -> Result<ExitCode> {
+    let login = login(home, name, Asking::ToMake)?;
+    let terminal = Terminal { browser, as_json };
+    let about = block_on(async { login.oauth().log_in(&terminal).await })??;
+    if as_json {
+        print::json(&json!({
+            "server": name,
+            "issuer": about.issuer,
+            "resource": about.resource,
+            "scopes": about.asked,
+            "expires_at": about.expires_at,
+        }));
+    } else {
+        let issuer = printable(&about.issuer);
+        print::line(format!("Logged in to `{name}` by {issuer}. A running hub has it already."));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Forgets the login of a server.
+pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<ExitCode> {
+    let login = login(home, name, Asking::ToOpen)?;
+    let was = block_on(async { login.oauth().log_out().await })??;
+    match (as_json, was) {
+        (true, was) => print::json(&json!({ "server": name, "logged_out": was })),
+        (false, true) => print::line(format!("The login of `{name}` is forgotten.")),
+        (false, false) => print::line(format!("There was no login of `{name}`.")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn login(home: Option<&Path>, name: &str, asking: Asking) -> Result<Login> {
+    let Opened { home, loaded, .. } = open(home)?;
+    let config = &loaded.config;
+    let server = server(config, name)?;
+    let wanted = server.oauth.as_ref().ok_or_else(|| {
+        BadUsage(format!("`mcp.{name}` is not set to log in; add `oauth = true` to it in the configuration"))
+    })?;
+    make_private(&config.workspace.secure_dir())?;
+    let store = crate::secrets::open(&home, config, Arc::new(SystemClock), asking)?;
+    Login::new(server, wanted, config, Arc::new(store), None).with_context(|| format!("`mcp.{name}`"))
+}
+
+fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer> {
+    let known = || {
+        let names: Vec<String> = config.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
+        match names.as_slice() {
+            [] => "none is configured".to_owned(),
+            names => format!("expected {}", names.join(", ")),
+        }
+    };
+    let found = config.mcp.iter().find(|server| server.name == name);
+    found.ok_or_else(|| BadUsage(format!("no server is named `{}`; {}", printable(name), known())).into())
+}
+
+/// The person at the terminal.
+struct Terminal {
+    browser: Browser,
+    as_json: bool,
+}
+
+impl Consent for Terminal {
+    fn show<'a>(&'a self, url: &'a str) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
+        // It holds what looks like a token, and is to be read all the same.
+        let text = format!("Log in on this page, within 10 minutes:\n\n  {url}\n");
+        match self.as_json {
+            true => print::note_showing(text, url),
+            false => print::out_showing(format!("{text}\n"), url),
+        }
+        if self.browser == Browser::Open {
+            // Its own argument, to a program and not to a shell.
+            let opened = Command::new(OPENER)
+                .arg(url)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            if let Err(error) = opened {
+                print::note(format!("`{OPENER}` cannot be started ({error}); open the page yourself."));
+            }
+        }
+        Box::pin(async { Ok(()) })
+    }
+}

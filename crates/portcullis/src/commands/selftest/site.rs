@@ -1,0 +1,109 @@
+//! What examples name, on this machine: a selftest needs no network.
+
+use crate::config::Config;
+use crate::home::{Home, make_private};
+use crate::secrets::{self, Asking};
+use anyhow::{Context, Result};
+use portcullis_core::{Secret, SystemClock};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+const PAGE_IN_EXAMPLES: &str = "https://example.com/";
+const PAGE: &str = "<title>Example</title><p>A page for the selftest.";
+const ISSUE: &str =
+    r#"{"number": 1, "title": "An issue", "state": "open", "html_url": "https://github.example/1"}"#;
+pub(super) const CALENDAR: &str = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nSUMMARY:Every day\n\
+                                   DTSTART;VALUE=DATE:20240101\nRRULE:FREQ=DAILY\nEND:VEVENT\nEND:VCALENDAR\n";
+const TOKEN: &str = "a token for the selftest";
+/// Requests of the selftest are small.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// A page and a small GitHub.
+pub(super) struct Site {
+    address: SocketAddr,
+}
+
+impl Site {
+    /// Answers until the process ends.
+    pub(super) fn open() -> Result<Site> {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the selftest's page")?;
+        let address = listener.local_addr()?;
+        std::thread::spawn(move || {
+            for mut visitor in listener.incoming().flatten() {
+                // Who went away does not matter.
+                let _ = request(&mut visitor).and_then(|request| visitor.write_all(&answer(&request)));
+            }
+        });
+        Ok(Site { address })
+    }
+
+    /// Returns a configuration in which every family works here, without asking and as fast as it goes.
+    pub(super) fn config(&self, key: &Path) -> String {
+        let address = self.address;
+        let key = toml::Value::String(key.display().to_string());
+        format!(
+            r#"
+            rate_limit = {{ requests_per_second = 1000000, burst = 1000000 }}
+            egress = {{ allow = ["{address}"] }}
+            vault = {{}}
+            web = {{}}
+            github = {{ base_url = "http://{address}" }}
+            calendars = [{{ name = "Example", file = "example.ics" }}]
+            secrets = {{ key = "file", key_file = {key} }}
+            policy = [{{ decision = "allow" }}]
+            "#
+        )
+    }
+
+    /// Puts a token for the small GitHub where the tool looks for it.
+    pub(super) fn keep_token(&self, home: &Home, config: &Config) -> Result<()> {
+        make_private(&config.workspace.secure_dir())?;
+        let store = secrets::open(home, config, Arc::new(SystemClock), Asking::Never)?;
+        let grant = self.address.ip().to_string().parse()?;
+        store.set("GITHUB_TOKEN", &Secret::new(TOKEN.to_owned().into()), Some(vec![grant]))?;
+        Ok(())
+    }
+
+    /// Returns the arguments of an example with the page here in place of that on the web.
+    pub(super) fn instead_of_the_web(&self, arguments: &Value) -> Value {
+        let mut arguments = arguments.clone();
+        for value in arguments.as_object_mut().into_iter().flat_map(|object| object.values_mut()) {
+            if *value == PAGE_IN_EXAMPLES {
+                *value = json!(format!("http://{}/", self.address));
+            }
+        }
+        arguments
+    }
+}
+
+/// Reads a request with its body.
+fn request(visitor: &mut TcpStream) -> std::io::Result<String> {
+    let mut request = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let count = visitor.read(&mut piece)?;
+        request.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&request);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let is_whole = text.contains("\r\n\r\n") && body.len() >= length.unwrap_or(0);
+        if is_whole || count == 0 || request.len() > REQUEST_BYTES_MAX {
+            return Ok(text.into_owned());
+        }
+    }
+}
+
+fn answer(request: &str) -> Vec<u8> {
+    let (status, kind, body) = match request {
+        request if request.starts_with("GET /repos/") => ("200 OK", "application/json", format!("[{ISSUE}]")),
+        request if request.starts_with("POST /repos/") => {
+            ("201 Created", "application/json", ISSUE.to_owned())
+        }
+        _ => ("200 OK", "text/html", PAGE.to_owned()),
+    };
+    format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}").into_bytes()
+}

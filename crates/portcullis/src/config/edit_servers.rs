@@ -1,0 +1,329 @@
+//! Writing servers into the configuration and taking them out, and leaving everything else in it as it is.
+
+use super::read::{self, Source};
+use super::{Config, ConfigErrors, Environment};
+use crate::replace::replace;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const NEW_FILE: &str = "portcullis.toml";
+const PRIVATE_FILE: u32 = 0o600;
+
+/// A server that is to be in the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewServer {
+    pub name: String,
+    pub command: Option<String>,
+    pub args: Vec<String>,
+    pub cwd: Option<String>,
+    pub env: Vec<(String, String)>,
+    pub url: Option<String>,
+    pub headers: Vec<(String, String)>,
+    pub timeout_ms: Option<u64>,
+    pub always_trusted: bool,
+    /// Where it came from, for whoever reads the file.
+    pub comment: Option<String>,
+}
+
+/// Why the configuration could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error("server `{0}` is configured already; `portcullis mcp remove {0}` first, or choose another name")]
+    Taken(String),
+    #[error("no server is named `{}` in the configuration; `portcullis mcp list` shows them", portcullis_core::json::printable(.0))]
+    Unknown(String),
+    #[error("{name} cannot be changed for you: {why}\nchange it by hand:\n{entry}")]
+    ByHand { name: String, why: String, entry: String },
+    #[error("{0} was changed at the same moment; try again")]
+    Changed(String),
+    #[error("cannot write `{path}`: {source}")]
+    Io { path: String, source: std::io::Error },
+}
+
+impl NewServer {
+    /// Returns the entry as it stands in the file.
+    pub fn written(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let list = |all: &[String]| all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+        let table = |all: &[(String, String)]| {
+            let members = all.iter().map(|(key, value)| format!("{} = {}", quoted(key), quoted(value)));
+            members.collect::<Vec<_>>().join(", ")
+        };
+        let mut text = String::new();
+        if let Some(comment) = &self.comment {
+            // Writing to a text does not fail, here and below.
+            let _ = writeln!(text, "# {}", comment.replace(char::is_control, " "));
+        }
+        let _ = writeln!(text, "[mcp.{}]", key(&self.name));
+        for (name, value) in [("command", &self.command), ("cwd", &self.cwd), ("url", &self.url)] {
+            if let Some(value) = value {
+                let _ = writeln!(text, "{name} = {}", quoted(value));
+            }
+        }
+        if !self.args.is_empty() {
+            let _ = writeln!(text, "args = [{}]", list(&self.args));
+        }
+        for (name, members) in [("env", &self.env), ("headers", &self.headers)] {
+            if !members.is_empty() {
+                let _ = writeln!(text, "{name} = {{ {} }}", table(members));
+            }
+        }
+        if let Some(timeout_ms) = self.timeout_ms {
+            let _ = writeln!(text, "timeout_ms = {timeout_ms}");
+        }
+        if self.always_trusted {
+            text.push_str("trust = \"always\"\n");
+        }
+        text
+    }
+}
+
+/// Returns a key as TOML wants it.
+fn key(name: &str) -> String {
+    let is_bare =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if is_bare { name.to_owned() } else { toml::Value::String(name.to_owned()).to_string() }
+}
+
+/// Writes servers after everything else. Returns the file.
+pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<PathBuf, EditError> {
+    adding(home, env, new)?.write(home)
+}
+
+/// Returns the configuration as it would be with these servers. Writes nothing.
+pub fn preview_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Config, EditError> {
+    Ok(adding(home, env, new)?.config)
+}
+
+fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited, EditError> {
+    let entries = new.iter().map(NewServer::written).collect::<Vec<_>>().join("\n");
+    edit(home, env, &entries, |old, text| {
+        for server in new {
+            if old.pointer("/mcp").is_some_and(|mcp| mcp.get(&server.name).is_some()) {
+                return Err(EditError::Taken(server.name.clone()));
+            }
+        }
+        let gap = match text {
+            "" => "",
+            text if text.ends_with("\n\n") => "",
+            text if text.ends_with('\n') => "\n",
+            _ => "\n\n",
+        };
+        Ok((
+            format!("{text}{gap}{entries}"),
+            Change::Added(new.iter().map(|server| server.name.clone()).collect()),
+        ))
+    })
+}
+
+/// Takes a server out, with the comment right above it. Returns the file.
+pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<PathBuf, EditError> {
+    let advice = format!("take the section [mcp.{}] out\n", key(name));
+    edit(home, env, &advice, |old, text| {
+        if old.pointer("/mcp").is_none_or(|mcp| mcp.get(name).is_none()) {
+            return Err(EditError::Unknown(name.to_owned()));
+        }
+        Ok((without(text, name), Change::Removed(name.to_owned())))
+    })?
+    .write(home)
+}
+
+/// What is to be different afterwards.
+enum Change {
+    Added(Vec<String>),
+    Removed(String),
+}
+
+/// A change that keeps everything else as it is.
+struct Edited {
+    source: Source,
+    text: String,
+    config: Config,
+}
+
+/// Works out the change. What would be written is read again: everything else has to mean what it meant.
+fn edit(
+    home: &Path,
+    env: Environment<'_>,
+    entry: &str,
+    work: impl FnOnce(&Value, &str) -> Result<(String, Change), EditError>,
+) -> Result<Edited, EditError> {
+    let old = json!(Config::load(home, env)?.config.written);
+    let new_file =
+        || Source { path: home.join(NEW_FILE), name: NEW_FILE, text: String::new(), writable_by_all: false };
+    let source = read::find(home)?.unwrap_or_else(new_file);
+    let by_hand =
+        |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry.to_owned() };
+    let (text, change) = work(&old, &source.text)?;
+    if !source.name.ends_with(".toml") {
+        return Err(by_hand("only TOML can be".to_owned()));
+    }
+    let document = read::parse(source.name, &text).map_err(|error| by_hand(error.to_string()))?;
+    let (new, _) =
+        Config::of(source.name, &document, home, env).map_err(|error| by_hand(error.to_string()))?;
+    let (mut before, mut after) = (old, json!(new.written));
+    let taken = |value: &mut Value, name: &str| value["mcp"].as_object_mut().and_then(|mcp| mcp.remove(name));
+    let done = match &change {
+        Change::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
+        Change::Removed(name) => taken(&mut before, name).is_some(),
+    };
+    if !done || before != after {
+        return Err(by_hand("its form is not understood".to_owned()));
+    }
+    Ok(Edited { source, text, config: new })
+}
+
+impl Edited {
+    fn write(self, home: &Path) -> Result<PathBuf, EditError> {
+        let Edited { source, text, .. } = self;
+        // Whoever else changed it meanwhile is not overwritten.
+        if read::find(home)?.map_or_else(String::new, |now| now.text) != source.text {
+            return Err(EditError::Changed(source.name.to_owned()));
+        }
+        // Where the file is a link, what it points to is the file.
+        let path = std::fs::canonicalize(&source.path).unwrap_or_else(|_| source.path.clone());
+        let mode =
+            std::fs::metadata(&path).map_or(PRIVATE_FILE, |metadata| metadata.permissions().mode() & 0o777);
+        replace(&path, &text, mode)
+            .map_err(|error| EditError::Io { path: source.path.display().to_string(), source: error })?;
+        Ok(source.path)
+    }
+}
+
+/// Returns the text without the sections of a server.
+fn without(text: &str, name: &str) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // The parts of a heading, as far as headings of servers go.
+    let head = |line: &str| -> Option<Vec<String>> {
+        let inner = line.trim().split('#').next()?.trim().strip_prefix('[')?.strip_suffix(']')?;
+        Some(inner.split('.').map(|part| part.trim().trim_matches(['"', '\'']).to_owned()).collect())
+    };
+    let is_ours = |parts: &[String]| parts.len() >= 2 && parts[0] == "mcp" && parts[1] == name;
+    let mut kept: Vec<&str> = Vec::new();
+    let mut inside = false;
+    for line in lines {
+        if let Some(parts) = head(line) {
+            let ours = is_ours(&parts);
+            if ours && !inside {
+                // What stands right above a section speaks of it.
+                while kept.last().is_some_and(|line| line.trim_start().starts_with('#')) {
+                    kept.pop();
+                }
+            }
+            if inside && !ours {
+                // What stands above the next section was taken for ours until now.
+                let start = lines_above(text, line);
+                kept.extend(start);
+            }
+            inside = ours;
+        }
+        if !inside {
+            kept.push(line);
+        }
+    }
+    kept.concat()
+}
+
+/// Returns the comments right above the one place where `line` stands.
+fn lines_above<'t>(text: &'t str, line: &str) -> Vec<&'t str> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let Some(at) = lines.iter().position(|known| std::ptr::eq(known.as_ptr(), line.as_ptr())) else {
+        return Vec::new();
+    };
+    let mut from = at;
+    while from > 0 && lines[from - 1].trim_start().starts_with('#') {
+        from -= 1;
+    }
+    lines[from..at].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str) -> NewServer {
+        NewServer {
+            name: name.to_owned(),
+            command: Some("npx".to_owned()),
+            args: vec!["-y".to_owned(), "a \"b\"\n".to_owned()],
+            env: vec![("KEY".to_owned(), "secret:KEY".to_owned())],
+            comment: Some("from\nelsewhere".to_owned()),
+            ..NewServer::default()
+        }
+    }
+
+    fn home(text: &str) -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(NEW_FILE), text).unwrap();
+        home
+    }
+
+    const MINE: &str = "# mine\n[limits]\nsessions_max = 5000 # many\n\n# the first\n[mcp.one]\ncommand = 'a'\n[mcp.one.env]\nX = '1'\n\n# asks\n[[policy]]\ndecision = 'ask'\n";
+
+    #[test]
+    fn a_server_comes_last_and_nothing_else_changes() {
+        let home = home(MINE);
+        let path = add_servers(home.path(), &|_| None, &[server("two"), server("three")]).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(
+            text.strip_prefix(MINE).unwrap(),
+            format!("\n{}\n{}", server("two").written(), server("three").written())
+        );
+        insta::assert_snapshot!(server("two").written(), @r#"
+        # from elsewhere
+        [mcp.two]
+        command = "npx"
+        args = ["-y", """
+        a "b"
+        """]
+        env = { "KEY" = "secret:KEY" }
+        "#);
+        let error = add_servers(home.path(), &|_| None, &[server("two")]).unwrap_err();
+        assert!(matches!(error, EditError::Taken(_)), "{error}");
+    }
+
+    #[test]
+    fn a_server_goes_with_its_own_comment_and_nothing_else_changes() {
+        let home = home(MINE);
+        remove_server(home.path(), &|_| None, "one").unwrap();
+        insta::assert_snapshot!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), @r"
+        # mine
+        [limits]
+        sessions_max = 5000 # many
+
+        # asks
+        [[policy]]
+        decision = 'ask'
+        ");
+        assert!(matches!(remove_server(home.path(), &|_| None, "one"), Err(EditError::Unknown(_))));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_safely_is_left_to_a_person() {
+        for text in ["mcp = { one = { command = 'a' } }\n", "mcp.one.command = 'a'\n"] {
+            let home = home(text);
+            for error in [
+                add_servers(home.path(), &|_| None, &[server("two")]).map(|_| ()),
+                remove_server(home.path(), &|_| None, "one").map(|_| ()),
+            ] {
+                // Behind dotted keys a section can be added, and that is all.
+                if let Err(error) = error {
+                    assert!(matches!(error, EditError::ByHand { .. }), "{error}");
+                    assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), text);
+                    continue;
+                }
+                std::fs::write(home.path().join(NEW_FILE), text).unwrap();
+            }
+        }
+        let home = home("[mcp.one]\ncommand = '''\n[mcp.two]\n'''\n");
+        assert!(matches!(remove_server(home.path(), &|_| None, "two"), Err(EditError::Unknown(_))));
+        let yaml = tempfile::tempdir().unwrap();
+        std::fs::write(yaml.path().join("portcullis.yaml"), "memory:\n  enabled: true\n").unwrap();
+        let error = add_servers(yaml.path(), &|_| None, &[server("two")]).unwrap_err().to_string();
+        assert!(error.contains("by hand") && error.contains("[mcp.two]"), "{error}");
+    }
+}

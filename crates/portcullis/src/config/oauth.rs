@@ -1,0 +1,166 @@
+//! How to log in to a server: `oauth = true`, or a table.
+
+use super::problem::Finding;
+use portcullis_egress::Url;
+use portcullis_egress::own::Place;
+use portcullis_store::secrets::SecretRef;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum WrittenOAuth {
+    Switch(bool),
+    Settings(OAuthTable),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct OAuthTable {
+    /// A client that you registered with the authorization server; without one the hub registers itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1))]
+    client_id: Option<String>,
+    /// Its secret, as secret:NAME; granted for the host where tokens are, in the field client_secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"secret:NOTES_CLIENT")]
+    client_secret: Option<String>,
+    /// What to ask for, with blanks between, instead of what the server suggests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1), example = &"notes:read notes:write")]
+    scope: Option<String>,
+    /// Port of 127.0.0.1 that the browser comes back to; a free one if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u16", range(min = 1, max = 65_535))]
+    callback_port: Option<u16>,
+    /// Address of a document that describes this client, where the authorization server takes those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", example = &"https://hub.example.com/client.json")]
+    client_metadata_url: Option<String>,
+}
+
+/// How to log in to a server, as it is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpOAuth {
+    pub client_id: Option<String>,
+    pub client_secret: Option<SecretRef>,
+    pub scope: Option<String>,
+    pub callback_port: Option<u16>,
+    pub client_metadata_url: Option<String>,
+}
+
+/// True, false or a table: one schema, so that what is wrong in the table is told by its key.
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<OAuthTable>();
+    schema.insert("type".to_owned(), json!(["boolean", "object"]));
+    schema.insert("examples".to_owned(), json!([true]));
+    schema
+}
+
+/// Returns what is meant; what is wrong is added to `findings`. `at` makes the pointer of a key of the server `name`.
+pub(super) fn meant(
+    written: Option<&WrittenOAuth>,
+    name: &str,
+    place: Option<&Place>,
+    at: &dyn Fn(&str) -> String,
+    findings: &mut Vec<Finding>,
+) -> Option<McpOAuth> {
+    let table = match written? {
+        WrittenOAuth::Switch(false) => return None,
+        WrittenOAuth::Switch(true) => OAuthTable::default(),
+        WrittenOAuth::Settings(table) => table.clone(),
+    };
+    let mut find = |key: &str, text: String| findings.push(Finding { pointer: at(key), text });
+    if place.is_none_or(|place| place.url().is_none()) {
+        find("oauth", format!("`mcp.{name}.oauth` is for a server with a `url` of https:// or http://"));
+    }
+    let client_secret = table.client_secret.as_ref().and_then(|text| text.parse::<SecretRef>().ok());
+    if table.client_secret.is_some() && client_secret.is_none() {
+        // What stands there may be the secret itself, so it is not repeated.
+        find(
+            "oauth/client_secret",
+            format!(
+                "`mcp.{name}.oauth.client_secret` is written secret:NAME; `portcullis secrets set NAME` keeps it"
+            ),
+        );
+    }
+    if table.client_secret.is_some() && table.client_id.is_none() {
+        find(
+            "oauth/client_secret",
+            format!("`mcp.{name}.oauth.client_secret` is of no use without `client_id`"),
+        );
+    }
+    if let Some(document) = &table.client_metadata_url
+        && !Url::parse(document).is_ok_and(|url| url.scheme() == "https" && url.path() != "/")
+    {
+        let expected = "the https:// address of a document, like https://hub.example.com/client.json";
+        findings.push(Finding::unexpected(&at("oauth/client_metadata_url"), &json!(document), expected));
+    }
+    Some(McpOAuth {
+        client_id: table.client_id,
+        client_secret,
+        scope: table.scope,
+        callback_port: table.callback_port,
+        client_metadata_url: table.client_metadata_url,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn read(oauth: &str) -> Result<Option<McpOAuth>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("[mcp.notes]\nurl = 'https://notes.example.com/mcp'\n{oauth}\n");
+        std::fs::write(folder.path().join("portcullis.toml"), text).unwrap();
+        let loaded = Config::load(folder.path(), &|_| None).map_err(|errors| errors.to_string())?;
+        Ok(loaded.config.mcp[0].oauth.clone())
+    }
+
+    #[test]
+    fn a_login_is_a_switch_or_a_table() {
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("oauth = false"), Ok(None));
+        assert_eq!(read("oauth = true"), Ok(Some(McpOAuth::default())));
+        assert_eq!(read("oauth = {}"), Ok(Some(McpOAuth::default())));
+        let table = "[mcp.notes.oauth]\nclient_id = 'mine'\nclient_secret = 'secret:NOTES'\nscope = 'a b'\n\
+             callback_port = 4000\nclient_metadata_url = 'https://hub.example.com/client.json'";
+        let expected = McpOAuth {
+            client_id: Some("mine".to_owned()),
+            client_secret: Some("secret:NOTES".parse().unwrap()),
+            scope: Some("a b".to_owned()),
+            callback_port: Some(4000),
+            client_metadata_url: Some("https://hub.example.com/client.json".to_owned()),
+        };
+        assert_eq!(read(table), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_key() {
+        for (written, expected) in [
+            ("oauth = 1", "`mcp.notes.oauth` is 1, expected true, false or a table of settings"),
+            (
+                "oauth = { clientid = 'x' }",
+                "`mcp.notes.oauth.clientid` is not a setting; did you mean `client_id`?",
+            ),
+            ("oauth = { callback_port = 0 }", "`mcp.notes.oauth.callback_port` is 0, expected 1 to 65535"),
+            ("oauth = { client_secret = 'secret:A' }", "is of no use without `client_id`"),
+            (
+                "oauth = { client_metadata_url = 'http://a.test/x' }",
+                "expected the https:// address of a document",
+            ),
+        ] {
+            let told = read(written).unwrap_err();
+            assert!(told.contains(expected), "{written}: {told}");
+        }
+        let told = read("oauth = { client_id = 'x', client_secret = 'hunter2-hunter2' }").unwrap_err();
+        assert!(told.contains("is written secret:NAME") && !told.contains("hunter2"), "{told}");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("portcullis.toml"), "[mcp.x]\ncommand = 'x'\noauth = true\n")
+            .unwrap();
+        let told = Config::load(folder.path(), &|_| None).unwrap_err().to_string();
+        assert!(told.contains("`mcp.x.oauth` is for a server with a `url`"), "{told}");
+    }
+}

@@ -1,0 +1,369 @@
+//! Other MCP servers: from what is configured to what runs.
+
+mod watch;
+
+pub(crate) use watch::watch;
+
+use crate::config::{Config, McpServer, Verdict};
+use crate::login::Login;
+use crate::secrets::LiveSecrets;
+use anyhow::Context;
+use portcullis_core::{Clock, Registry, ToolDef, Unruled};
+use portcullis_egress::own::Place;
+use portcullis_store::pins::{Pins, Trusted};
+use portcullis_store::secrets::SecretStore;
+use portcullis_store::servers::{Toggle, Toggles};
+use portcullis_upstream::{
+    Guardian, HeaderSpec, HttpSpec, HubMark, ServerSpec, Status, StatusKind, StdioSpec, TransportSpec, Trust,
+    Upstream, Values, pinned_tools,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The hidden command by which the binary stands by itself.
+const GUARDIAN_COMMAND: &str = "__guardian";
+
+/// Where programs are on every machine. A server does not get the hub's own list.
+const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What making a server needs, besides its configuration.
+pub(crate) struct Makers {
+    pub(crate) secrets: Arc<SecretStore>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) toggles: Toggles,
+    mark: HubMark,
+    /// Started with the first server that is a process.
+    guardian: OnceLock<Option<Guardian>>,
+    /// How new tokens become masked.
+    live: OnceLock<Arc<LiveSecrets>>,
+}
+
+impl Makers {
+    pub(crate) fn open(
+        secure: &Path,
+        secrets: Arc<SecretStore>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Makers> {
+        let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
+        let mark = HubMark::new().context("no random numbers")?;
+        Ok(Makers { secrets, pins, toggles, mark, guardian: OnceLock::new(), live: OnceLock::new() })
+    }
+
+    /// Says how new tokens become masked. Before anything is started.
+    pub(crate) fn masked_by(&self, live: Arc<LiveSecrets>) {
+        let _ = self.live.set(live);
+    }
+
+    /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
+    pub(crate) fn guard(&self) {
+        self.guardian.get_or_init(|| {
+            // The program that runs, even where another version has taken its place.
+            let program = Path::new("/proc/self/exe");
+            Guardian::start(program, &[GUARDIAN_COMMAND], &self.mark)
+                .inspect_err(|error| {
+                    tracing::warn!(target: "upstream", %error, "Servers may outlive a hub that is killed.");
+                })
+                .ok()
+        });
+    }
+
+    /// Returns whether a server is to run: what somebody said last counts, then the configuration.
+    pub(crate) fn is_wanted(&self, server: &McpServer) -> bool {
+        self.toggles.of(&server.name).enabled.unwrap_or(server.enabled)
+    }
+}
+
+/// The servers that run, by name.
+pub(crate) struct Servers {
+    registry: Registry,
+    pub(crate) makers: Makers,
+    running: Mutex<Running>,
+    /// Told whenever one of them stands otherwise than before.
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Running {
+    config: Option<Config>,
+    /// What people wanted when it was last looked at.
+    wishes: Vec<Toggle>,
+    servers: BTreeMap<String, Started>,
+}
+
+struct Started {
+    /// What it was made from, to tell whether it changed.
+    config: String,
+    reloads: u64,
+    /// What was trusted of it when it was last looked at.
+    trusted: Option<Arc<Trusted>>,
+    upstream: Upstream,
+    login: Option<Arc<Login>>,
+}
+
+impl Servers {
+    pub(crate) fn new(registry: Registry, makers: Makers) -> Servers {
+        Servers { registry, makers, running: Mutex::default(), changed: Arc::default() }
+    }
+
+    /// Tries those servers again whose login was changed by another process: by `portcullis mcp auth`, or `logout`.
+    pub(crate) fn secrets_changed(&self) {
+        for (name, server) in &self.lock().servers {
+            if server.login.as_ref().is_some_and(|login| login.was_changed()) {
+                tracing::info!(target: "upstream", server = %name, "A login was changed; the server is tried again.");
+                server.upstream.again();
+            }
+        }
+    }
+
+    /// Starts what is new, ends what is gone, and starts again what changed. Waits for none of them.
+    pub(crate) fn apply(&self, config: &Config) {
+        let mut running = self.lock();
+        running.config = Some(config.clone());
+        self.start_and_stop(&mut running);
+    }
+
+    /// Does what people want now, and shows what they trust now. Costs a `stat` for each server where nothing changed.
+    fn follow(&self) {
+        let mut running = self.lock();
+        if self.wishes(&running) != running.wishes {
+            self.start_and_stop(&mut running);
+        }
+        let mut changed = Vec::new();
+        for (name, started) in &mut running.servers {
+            let trusted = self.makers.pins.of(name);
+            let same = match (&trusted, &started.trusted) {
+                (None, None) => true,
+                (Some(now), Some(then)) => Arc::ptr_eq(now, then) || now == then,
+                _ => false,
+            };
+            if !same {
+                started.trusted = trusted;
+                changed.push(started.upstream.clone());
+            }
+        }
+        drop(running);
+        for upstream in changed {
+            upstream.look_again();
+        }
+    }
+
+    fn wishes(&self, running: &Running) -> Vec<Toggle> {
+        let configured = running.config.iter().flat_map(|config| &config.mcp);
+        configured.map(|server| self.makers.toggles.of(&server.name)).collect()
+    }
+
+    /// Does what the configuration and the wishes of people say.
+    fn start_and_stop(&self, running: &mut Running) {
+        let Some(config) = running.config.clone() else { return };
+        running.wishes = self.wishes(running);
+        let wanted: BTreeMap<&str, &McpServer> = config
+            .mcp
+            .iter()
+            .filter(|server| self.makers.is_wanted(server))
+            .map(|server| (server.name.as_str(), server))
+            .collect();
+        running.servers.retain(|name, server| {
+            let stays =
+                wanted.get(name.as_str()).is_some_and(|wanted| format!("{wanted:?}") == server.config);
+            if !stays {
+                self.registry.remove(name);
+                server.upstream.stop();
+            }
+            stays
+        });
+        for (name, server) in wanted {
+            let reloads = self.makers.toggles.of(name).reloads;
+            if let Some(started) = running.servers.get_mut(name) {
+                if started.reloads != reloads {
+                    started.reloads = reloads;
+                    started.upstream.again();
+                }
+                continue;
+            }
+            if server.place.is_none() {
+                self.makers.guard();
+            }
+            let (spec, login) = self.makers.spec(server, &config);
+            let upstream = Upstream::start(spec, self.registry.changes());
+            // It offers nothing yet, so no name can be taken.
+            if let Err(error) = self.registry.add(upstream.clone()) {
+                tracing::error!(target: "upstream", %error, "A server cannot be added.");
+                continue;
+            }
+            tokio::spawn(watch::forward(upstream.watch(), self.changed.clone()));
+            let trusted = self.makers.pins.of(name);
+            let started = Started { config: format!("{server:?}"), reloads, trusted, upstream, login };
+            running.servers.insert(name.to_owned(), started);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is known of every server whether it can be connected, but not for ever.
+    pub(crate) async fn settled(&self, within: Duration) {
+        let upstreams: Vec<Upstream> =
+            self.lock().servers.values().map(|started| started.upstream.clone()).collect();
+        let all = futures::future::join_all(upstreams.iter().map(Upstream::settled));
+        // Whoever is late is not waited for.
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Returns how every configured server stands, in the order of their names.
+    pub(crate) fn statuses(&self) -> Vec<(String, Status)> {
+        let running = self.lock();
+        let configured = running.config.iter().flat_map(|config| &config.mcp);
+        let stands = |server: &McpServer| match running.servers.get(&server.name) {
+            Some(started) => started.upstream.status(),
+            None => Status::of(StatusKind::Disabled),
+        };
+        configured.map(|server| (server.name.clone(), stands(server))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns how a server stands, for programs and for the file that others read.
+pub(crate) fn shown(status: &Status) -> Value {
+    let dropped = status.dropped.iter().map(|(what, why)| json!({ "name": what, "why": why }));
+    let waiting = status
+        .quarantined
+        .iter()
+        .map(|what| json!({ "kind": what.kind, "name": what.name, "why": what.why }));
+    json!({
+        "status": status.kind.as_str(),
+        "reason": status.reason,
+        "stderr": status.stderr,
+        "server": status.server,
+        "revision": status.revision,
+        "tools": status.tools,
+        "prompts": status.prompts,
+        "resources": status.resources,
+        "dropped": dropped.collect::<Vec<_>>(),
+        "quarantined": waiting.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the tools of all servers as they were when a person trusted them. Starts none of them.
+pub(crate) fn trusted_tools(config: &Config, makers: &Makers) -> Vec<Arc<ToolDef>> {
+    let wanted = config.mcp.iter().filter(|server| makers.is_wanted(server));
+    wanted.flat_map(|server| pinned_tools(&makers.spec(server, config).0)).collect()
+}
+
+impl Makers {
+    /// How a server is reached over HTTP.
+    fn http(&self, server: &McpServer, place: &Place, config: &Config) -> (HttpSpec, Option<Arc<Login>>) {
+        let headers = server.headers.iter().map(|(name, written)| {
+            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
+            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        });
+        let login = server.oauth.as_ref().map(|wanted| {
+            let login = Login::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
+            login.map(Arc::new).map_err(|error| {
+                tracing::error!(target: "upstream", %error, server = %server.name, "Nobody can log in to a server.");
+            })
+        });
+        let login = login.and_then(Result::ok);
+        let oauth = login.as_ref().map(|login| login.oauth());
+        let http =
+            HttpSpec { place: place.clone(), headers: headers.collect(), oauth, extra_roots: Vec::new() };
+        (http, login)
+    }
+
+    /// How a server is started.
+    fn stdio(&self, server: &McpServer, config: &Config) -> StdioSpec {
+        let command = find_program(&server.command);
+        let mut env: Vec<(String, String)> = Vec::new();
+        let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+        env.push(("PATH".to_owned(), format!("{folder}:{USUAL_PLACES}")));
+        if let Ok(home) = std::env::var("HOME") {
+            env.push(("HOME".to_owned(), home));
+        }
+        env.extend(server.env.iter().cloned());
+        let secrets = self.secrets.clone();
+        let host = format!("mcp.{}", server.name);
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
+        let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
+        StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values, mark: self.mark.clone() }
+    }
+
+    pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> (ServerSpec, Option<Arc<Login>>) {
+        let (transport, login) = match &server.place {
+            Some(place) => {
+                let (http, login) = self.http(server, place, config);
+                (TransportSpec::Http(http), login)
+            }
+            None => (TransportSpec::Stdio(self.stdio(server, config)), None),
+        };
+        let spec = ServerSpec {
+            name: server.name.clone(),
+            transport,
+            timeout: server.timeout,
+            prefix: server.prefix.clone(),
+            allow: server.allow.clone(),
+            deny: server.deny.clone(),
+            rename: server.rename.clone(),
+            effects: server.effects.clone(),
+            decision: match server.decision {
+                Verdict::Allow => Unruled::Allow,
+                Verdict::Ask => Unruled::Ask,
+                Verdict::Deny => Unruled::Deny,
+            },
+            trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
+        };
+        (spec, login)
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in self.lock().servers.values() {
+            server.upstream.stop();
+        }
+    }
+}
+
+/// Returns where a program is. One that is not found is left as it was written: starting it says why.
+fn find_program(command: &str) -> PathBuf {
+    if command.contains('/') {
+        return PathBuf::from(command);
+    }
+    let places = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PLACES.into());
+    let found = std::env::split_paths(&places).map(|place| place.join(command)).find(|path| is_program(path));
+    found.unwrap_or_else(|| PathBuf::from(command))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.is_absolute()
+        && std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable
+/// of the hub's. A secret may follow one word, like `Bearer`.
+fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
+    let (word, rest) = match written.split_once(' ') {
+        Some((word, rest)) if rest.starts_with("secret:") => (Some(word), rest),
+        _ => (None, written),
+    };
+    if let Some(name) = rest.strip_prefix("secret:") {
+        let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
+        return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
+    }
+    let (mut text, mut rest) = (String::new(), written);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) = after.split_once('}').ok_or("`${` without `}`")?;
+        text.push_str(before);
+        let value = std::env::var(name).map_err(|_| format!("the variable `{name}` is not set"))?;
+        text.push_str(&value);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}

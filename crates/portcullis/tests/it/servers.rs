@@ -1,0 +1,280 @@
+//! `portcullis mcp`: every command, from outside.
+
+use crate::shop::{Shop, done, tool};
+use crate::support::{home, http, names};
+use portcullis_testkit::process::{Home, run};
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+
+fn offer() -> Value {
+    json!({
+        "name": "Corner shop", "instructions": "Look first.\nThen pay.",
+        "tools": [tool("pay", "Pay an invoice"), tool("see", "See \u{1b}[8minvoices\u{202e}")],
+        "prompts": [{ "name": "hello", "description": "Say hello" }],
+        "resources": [{ "uri": "shop://a", "name": "a" }],
+    })
+}
+
+/// Returns what was printed, without what is different in every run.
+fn steady(text: &str, home: &Home, shop: &Shop) -> String {
+    let [program, definitions, calls] = shop.words();
+    let mut text = text
+        .replace(&program, "[SHOP]")
+        .replace(&definitions, "[DEFINITIONS]")
+        .replace(&calls, "[CALLS]")
+        .replace(&home.path().display().to_string(), "[HOME]");
+    while let Some(at) = text.find("2025-11-25, ").map(|at| at + "2025-11-25, ".len()) {
+        let end = at + text[at..].find(" ms").unwrap();
+        text.replace_range(at - 2..end, " in N");
+    }
+    while let Some(at) = text.find("since 20") {
+        text.replace_range(at..at + "since 2026-11-16T03:39:02Z".len(), "since TIME");
+    }
+    text
+}
+
+async fn status(home: &Home) -> Value {
+    home.run(&["mcp", "status", "--json"]).await.json()
+}
+
+async fn until_status(home: &Home, expected: &str) -> Value {
+    until(&format!("the server is {expected}"), async || {
+        let status = status(home).await;
+        (status["servers"][0]["status"] == expected).then(|| status["servers"][0].clone())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_comments() {
+    let (home, shop) = (home(), Shop::new(&offer()));
+    let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap() + "# mine\n";
+    home.configure(&before);
+    let [program, definitions, calls] = shop.words();
+    let add = ["mcp", "add", "shop", "--yes", "--", &program, &definitions, &calls];
+    insta::assert_snapshot!(steady(&done(&home, &add).await, &home, &shop), @r#"
+    Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
+
+    TOOL  WHAT IT SAYS
+    pay   Pay an invoice
+    see   See \u{1b}[8minvoices\u{202e}
+
+    PROMPT  WHAT IT SAYS
+    hello   Say hello
+
+    and 1 resources
+
+    It tells agents:
+      Look first.
+      Then pay.
+
+    Server `shop` is in [HOME]/portcullis.toml. It is trusted as it is; what changes waits until you look again.
+    "#);
+    let after = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    assert!(after.starts_with(&before), "{after}");
+    insta::assert_snapshot!(steady(&after[before.len()..], &home, &shop), @r#"
+
+    [mcp.shop]
+    command = "[SHOP]"
+    args = ["[DEFINITIONS]", "[CALLS]"]
+    "#);
+    insta::assert_snapshot!(steady(&done(&home, &["mcp"]).await, &home, &shop), @r#"
+    SERVER  USED  TRUST                       REACHED BY
+    shop    yes   since TIME  [SHOP] [DEFINITIONS] [CALLS]
+    "#);
+    let again = home.run(&add).await;
+    assert_eq!((again.code, again.stdout.as_str()), (2, ""), "{again:?}");
+    assert!(again.stderr.contains("is configured already"), "{again:?}");
+    // Trusted at once: the command line can call it, and a rule can be tried without starting it.
+    assert_eq!(done(&home, &["tools", "call", "shop_pay", "{}"]).await, "called pay\n");
+    assert_eq!(shop.calls(), ["pay"]);
+    let test = home.run(&["policy", "test", "local", "shop_pay", "--json"]).await.json();
+    assert_eq!((&test["decision"], &test["tool"]["effect"]), (&json!("allow"), &json!("destroy")), "{test}");
+    done(&home, &["mcp", "remove", "shop"]).await;
+    assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), format!("{before}\n"));
+    let pins = std::fs::read_to_string(home.path().join("workspace/secure/pins.json")).unwrap();
+    assert!(!pins.contains("shop"), "{pins}");
+    assert_eq!(home.run(&["mcp", "remove", "shop"]).await.code, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_work_is_not_written_and_says_why() {
+    let (home, shop) = (home(), Shop::new(&json!({ "fail": true })));
+    let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let [program, definitions, calls] = shop.words();
+    let ran = home.run(&["mcp", "add", "shop", "--", &program, &definitions, &calls]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("no \\u{1b}[31mdatabase") && ran.stderr.contains("--no-test"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), before);
+    done(&home, &["mcp", "add", "shop", "--no-test", "--", &program, &definitions, &calls]).await;
+    let ran = home.run(&["mcp", "test", "shop", "--json"]).await;
+    assert_eq!(ran.code, 1);
+    let told = ran.json();
+    assert_eq!(told["status"], "failed");
+    assert!(told["stderr"][0].as_str().unwrap().contains("database"), "{told}");
+    let _hub = home.serve().await;
+    let told = until_status(&home, "failed").await;
+    assert!(told["stderr"].to_string().contains("database"), "{told}");
+    let ran = home.run(&["mcp", "status"]).await;
+    assert!(ran.stdout.contains("failed") && ran.stdout.contains("database"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_running_hub_follows_trust_switches_and_reloads() {
+    let (home, shop) = (home(), Shop::new(&offer()));
+    shop.configure(&home, "# nothing more");
+    let mut hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    let stands = until_status(&home, "connected").await;
+    assert_eq!((&stands["tools"], &stands["prompts"]), (&json!(0), &json!(0)));
+    assert_eq!(stands["quarantined"].as_array().unwrap().len(), 5, "{stands}");
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
+    shop    connected  0      0        0          5        2025-11-25
+
+    shop: these wait until you look: portcullis mcp trust shop --diff
+      tool pay (server not trusted)
+      tool see (server not trusted)
+      prompt hello (server not trusted)
+      resources 1 resources and templates (server not trusted)
+      instructions  (server not trusted)
+    "#);
+    // Nobody can be asked here, and nothing is let in by looking.
+    let ran = home.run(&["mcp", "trust", "shop"]).await;
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("--yes"), "{ran:?}");
+    insta::assert_snapshot!(steady(&done(&home, &["mcp", "trust", "shop", "--yes"]).await, &home, &shop), @r#"
+    Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
+
+    TOOL  WHAT IT SAYS
+    pay   Pay an invoice
+    see   See \u{1b}[8minvoices\u{202e}
+
+    PROMPT  WHAT IT SAYS
+    hello   Say hello
+
+    and 1 resources
+
+    It tells agents:
+      Look first.
+      Then pay.
+    Server `shop` is trusted as it is. What changes waits until you look again.
+    "#);
+    until("the tools are there", async || {
+        let list = client.result("tools/list", json!({})).await;
+        names(&list["tools"]).contains(&"shop_pay").then_some(())
+    })
+    .await;
+    assert_eq!(client.result("prompts/list", json!({})).await["prompts"][0]["name"], "shop_hello");
+    assert!(client.result("resources/list", json!({})).await.to_string().contains("shop://a"));
+    until("the hub says so", async || (status(&home).await["servers"][0]["tools"] == 2).then_some(())).await;
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
+    shop    connected  2      1        1          0        2025-11-25
+    "#);
+    done(&home, &["mcp", "disable", "shop"]).await;
+    until_status(&home, "disabled").await;
+    let listed = done(&home, &["mcp", "list"]).await;
+    assert!(listed.contains("shop    no"), "{listed}");
+    done(&home, &["mcp", "enable", "shop"]).await;
+    until_status(&home, "connected").await;
+    // A new connection is a new process, which reads its own name anew.
+    let mut other = offer();
+    other["name"] = "Other shop".into();
+    other["announce"] = false.into();
+    shop.offers(&other);
+    done(&home, &["mcp", "reload", "shop"]).await;
+    until("the new one is greeted", async || {
+        (status(&home).await["servers"][0]["server"] == "Other shop").then_some(())
+    })
+    .await;
+    // Another name is another server: all of it waits.
+    assert_eq!(status(&home).await["servers"][0]["tools"], 0);
+    insta::assert_snapshot!(done(&home, &["mcp", "trust", "shop", "--diff"]).await, @r#"
+    Server `shop` is not as it was when it was trusted:
+
+    WHAT      NAME    HOW
+    identity  server  changed
+
+    --- identity server
+    +++ identity server
+    @@ -1 +1 @@
+    -Corner shop
+    +Other shop
+    Nothing was let in.
+    "#);
+    hub.process.stop().await;
+    let past = status(&home).await;
+    assert_eq!((&past["hub_running"], &past["servers"][0]["status"]), (&json!(false), &json!("not running")));
+    let ran = home.run(&["mcp", "status"]).await;
+    assert!(
+        ran.stderr.starts_with("No hub runs on this home; the last one told of its servers at 20"),
+        "{ran:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_name_can_be_given_and_effects_said() {
+    let (home, shop) = (home(), Shop::new(&offer()));
+    shop.configure(&home, "trust = \"always\"\neffect = \"write\"\neffects = { \"s*\" = \"read\" }\nrename = { pay = \"settle\" }");
+    let test = async |tool: &str| {
+        let hub = home.run(&["tools", "list", "--json"]).await.json();
+        hub.as_array().unwrap().iter().any(|known| known["name"] == tool)
+    };
+    assert!(test("shop_settle").await && test("shop_see").await && !test("shop_pay").await);
+    assert_eq!(done(&home, &["tools", "call", "shop_settle", "{}"]).await, "called pay\n");
+    shop.configure(&home, "rename = { pay = \"x y\", see = \"z\", a = \"z\" }");
+    let ran = home.run(&["mcp", "list"]).await;
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.stderr.matches("expected letters, digits").count(), 2, "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_is_imported_is_not_started_before_somebody_looked() {
+    let (home, shop) = (home(), Shop::new(&offer()));
+    let [program, definitions, calls] = shop.words();
+    let file = home.user().join("project/.vscode/mcp.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).get(..36).unwrap());
+    std::fs::write(
+        &file,
+        format!(
+            "{{ // mine\n \"servers\": {{ \"shop\": {{ \"command\": {}, \"args\": [{}, {}], \"env\": {{ \"MODE\": \"x\", \"SHOP_TOKEN\": \"{token}\" }} }} }} }}",
+            json!(program), json!(definitions), json!(calls)
+        ),
+    )
+    .unwrap();
+    let hub = home.serve().await;
+    let path = file.display().to_string();
+    let dry = home.run(&["mcp", "import", &path]).await;
+    assert!(dry.stdout.contains("secret:SHOP_TOKEN") && dry.stderr.contains("--yes"), "{dry:?}");
+    assert!(home.run(&["mcp", "list", "--json"]).await.json().as_array().unwrap().is_empty());
+    let done_json = home.run(&["mcp", "import", &path, "--yes", "--json"]).await;
+    assert_eq!(done_json.code, 0, "{done_json:?}");
+    for said in [
+        &dry.stdout,
+        &done_json.stdout,
+        &std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(),
+    ] {
+        assert!(!said.contains(&token), "{said}");
+    }
+    // The hub has taken the new configuration, and started nothing.
+    hub.process.says("The changed configuration is in force").await;
+    until_status(&home, "disabled").await;
+    let trusted = home.run(&["mcp", "trust", "shop", "--yes", "--json"]).await.json();
+    assert_eq!((&trusted["trusted"], &trusted["switched_on"]), (&json!(true), &json!(true)), "{trusted}");
+    let stands = until_status(&home, "connected").await;
+    assert_eq!(stands["quarantined"], json!([]), "{stands}");
+    // From the usual places, in the folder of a project.
+    let mut command = home.command(&["mcp", "import", "--json"]);
+    command.current_dir(home.user().join("project"));
+    let found = run(command, "").await.json();
+    assert_eq!(
+        found["files"][0]["skipped"][0]["why"], "a server of this name is configured already",
+        "{found}"
+    );
+}

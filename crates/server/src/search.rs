@@ -1,0 +1,217 @@
+//! Finding tools without listing them all.
+//!
+//! A client that is set to search sees the native tools and two more: `find_tools` looks through the tools of all other
+//! servers that the client may see, `call_tool` calls one of them. Neither is a side door: what `call_tool` names is the
+//! call that goes down the road, under its own name (`dispatch`), and `find_tools` tells of nothing that a list would
+//! have hidden.
+
+mod rank;
+
+use portcullis_core::{
+    Arguments, BoxFuture, Call, Caller, Catalog, Content, Effect, Gate, Limits, Outcome, Output, Permit,
+    Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+pub(crate) const FIND: &str = "find_tools";
+pub(crate) const CALL: &str = "call_tool";
+/// How many tools are told of at once, and how many where nobody says how many.
+const FOUND_MAX: usize = 50;
+const FOUND_USUALLY: usize = 8;
+/// How long a question may be.
+const QUERY_CHARS_MAX: usize = 500;
+/// How much of a description is told before a tool is chosen.
+const DESCRIPTION_CHARS_MAX: usize = 600;
+/// How many servers are named, and how many words are said of each.
+const SERVERS_NAMED_MAX: usize = 40;
+const TOPICS_MAX: usize = 6;
+
+const FIND_SPEC: ToolSpec = ToolSpec {
+    name: FIND,
+    title: "Find tools",
+    description: "Finds tools of other servers by what they do. Returns names, descriptions and input schemas, best first; call one with `call_tool`. Use it before you conclude that something cannot be done.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: portcullis_core::Example {
+        what: "Find what opens an issue",
+        arguments: r#"{"query": "create an issue"}"#,
+    },
+};
+
+const CALL_SPEC: ToolSpec = ToolSpec {
+    name: CALL,
+    title: "Call a found tool",
+    description: "Calls a tool that `find_tools` found, with arguments that fit its input schema. The same rules and approvals hold as for any other call.",
+    // What it really does is what the named tool does; it is that one that is decided about.
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: portcullis_core::Example {
+        what: "Call a tool by its name",
+        arguments: r#"{"name": "github_create_issue", "arguments": {"title": "…"}}"#,
+    },
+};
+
+/// The provider of both. It learns of the gate once that is built.
+#[derive(Clone)]
+pub struct Search {
+    gate: Arc<OnceLock<Weak<Gate>>>,
+    tools: Vec<Arc<ToolDef>>,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        let find = json!({
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "description": "What the tool should do, in a few words", "maxLength": QUERY_CHARS_MAX },
+                "server": { "type": "string", "description": "Only tools of this server" },
+                "limit": { "type": "integer", "description": "How many at most", "minimum": 1, "maximum": FOUND_MAX },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        });
+        let call = json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "description": "The tool's name, as `find_tools` returned it" },
+                "arguments": { "type": "object", "description": "What it is called with" },
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+        });
+        let tool = |spec, schema| Arc::new(ToolDef::new(spec, schema, None).seen_by(ToolView::Search));
+        Search { gate: Arc::default(), tools: vec![tool(FIND_SPEC, find), tool(CALL_SPEC, call)] }
+    }
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    query: String,
+    server: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Search {
+    /// Says what is searched.
+    pub fn searches(&self, gate: &Arc<Gate>) {
+        let _ = self.gate.set(Arc::downgrade(gate));
+    }
+
+    fn find(&self, call: &Call) -> Outcome {
+        let gate = self.gate.get().and_then(Weak::upgrade);
+        let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
+        let value = call.arguments.value().map_err(ToolError::invalid_args)?;
+        let wanted: Wanted = serde_json::from_value(value.clone())
+            .map_err(|error| ToolError::invalid_args(error.to_string()))?;
+        let visible = gate.found(&call.caller);
+        let tools: Vec<&ToolDef> = visible
+            .iter()
+            .filter(|tool| wanted.server.is_none() || tool.server == wanted.server)
+            .map(|tool| &**tool)
+            .collect();
+        let ranked = rank::rank(&tools, &wanted.query);
+        let limit = wanted.limit.unwrap_or(FOUND_USUALLY).clamp(1, FOUND_MAX);
+        let found: Vec<Value> = ranked.iter().take(limit).map(|at| shown(tools[*at])).collect();
+        let text = if found.is_empty() {
+            format!("No tool fits. Behind the hub:\n{}", behind(&visible))
+        } else {
+            let mut text = serde_json::to_string_pretty(&found).unwrap_or_default();
+            if ranked.len() > found.len() {
+                text.push_str(&format!("\n{} more fit less well.", ranked.len() - found.len()));
+            }
+            text
+        };
+        let structured = Some(json!({ "tools": found, "fitting": ranked.len() }));
+        Ok(Output::Tool(ToolOutput { content: vec![Content::text(text)], structured, is_error: false }))
+    }
+}
+
+fn shown(tool: &ToolDef) -> Value {
+    let mut description: String = tool.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
+    if description.len() < tool.description.len() {
+        description.push('…');
+    }
+    json!({
+        "name": tool.name,
+        "server": tool.server,
+        "description": description,
+        "inputSchema": tool.input_schema,
+    })
+}
+
+/// Says which servers there are and what they are about.
+fn behind(tools: &[Arc<ToolDef>]) -> String {
+    let mut servers: BTreeMap<&str, Vec<&ToolDef>> = BTreeMap::new();
+    for tool in tools {
+        servers.entry(tool.server.as_deref().unwrap_or_default()).or_default().push(tool);
+    }
+    let lines = servers.iter().take(SERVERS_NAMED_MAX).map(|(server, tools)| {
+        let topics = rank::topics(tools, server, TOPICS_MAX).join(", ");
+        let count = tools.len();
+        let s = if count == 1 { "" } else { "s" };
+        format!("- {server} ({count} tool{s}): {topics}")
+    });
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    if servers.len() > SERVERS_NAMED_MAX {
+        text.push_str(&format!("\n- and {} more servers", servers.len() - SERVERS_NAMED_MAX));
+    }
+    text
+}
+
+/// Writes `find_tools` with what this caller can find by it.
+pub(crate) fn described(gate: &Gate, caller: &Caller, mut definition: Value) -> Value {
+    let found = gate.found(caller);
+    let said = definition["description"].as_str().unwrap_or_default().to_owned();
+    let more = if found.is_empty() {
+        "At the moment no other server is connected.".to_owned()
+    } else {
+        format!("Behind it:\n{}", behind(&found))
+    };
+    definition["description"] = format!("{said}\n\n{more}").into();
+    definition
+}
+
+/// What a call of `call_tool` names: the call that is really made.
+pub(crate) fn named(arguments: Option<&RawValue>) -> Result<(String, Arguments), String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Named<'a> {
+        name: String,
+        #[serde(borrow)]
+        arguments: Option<&'a RawValue>,
+    }
+    let raw = arguments.map_or("{}", |raw| raw.get());
+    let named: Named<'_> = serde_json::from_str(raw).map_err(|error| format!("`arguments`: {error}"))?;
+    let arguments = match named.arguments {
+        None => Arguments::empty(),
+        Some(raw) if raw.get().starts_with('{') => Arguments::new(raw.to_owned()),
+        Some(_) => return Err("`arguments.arguments` must be an object".to_owned()),
+    };
+    Ok((named.name, arguments))
+}
+
+impl Provider for Search {
+    fn name(&self) -> &str {
+        "search"
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog { tools: self.tools.clone(), ..Catalog::default() }
+    }
+
+    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move {
+            match &call.target {
+                Target::Tool(name) if name == FIND => self.find(&call),
+                // The transport puts the named tool in its place, so it does not get here.
+                other => Err(ToolError::unknown(other.kind(), other.name())),
+            }
+        })
+    }
+}

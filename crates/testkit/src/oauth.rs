@@ -1,0 +1,417 @@
+//! A server that wants a login, and an authorization server that gives one: real HTTP, on two ports of this machine.
+//!
+//! Every way in which the two can go wrong or lie is a field of [`Conduct`]. What they were asked is kept, to be looked at.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod person;
+
+pub use person::Person;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use url::form_urlencoded;
+
+/// How the two behave. The default is as they should.
+#[derive(Debug, Clone)]
+pub struct Conduct {
+    /// Whether the refusal says where the document about the logins is.
+    pub names_document: bool,
+    /// Whether there is such a document.
+    pub has_document: bool,
+    /// What the document says that tokens are for, instead of the truth.
+    pub resource: Option<String>,
+    /// Whom the document names, instead of the authorization server.
+    pub authorization_server: Option<String>,
+    /// Members of the authorization server's document that are other than they should be; null takes one away.
+    pub about: Value,
+    /// The path of the issuer.
+    pub tenant: &'static str,
+    /// Where its document is, below the issuer's host; the first usual place if empty.
+    pub document_at: &'static str,
+    pub iss: Iss,
+    /// What the login page answers instead of a code.
+    pub login_error: Option<&'static str>,
+    pub expires_in: Option<u64>,
+    /// Whether a refresh token is good for one use.
+    pub rotates: bool,
+    pub gives_refresh: bool,
+    /// How long the place where tokens are takes.
+    pub token_takes: Duration,
+    /// What a call needs, besides a token.
+    pub call_scope: Option<&'static str>,
+    /// What else the refusal of the server says, instead of all.
+    pub challenge: Option<String>,
+}
+
+/// What the answer to a login says of who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iss {
+    Right,
+    Wrong,
+    Missing,
+    WithSlash,
+}
+
+impl Default for Conduct {
+    fn default() -> Conduct {
+        Conduct {
+            names_document: true,
+            has_document: true,
+            resource: None,
+            authorization_server: None,
+            about: json!({}),
+            tenant: "",
+            document_at: "",
+            iss: Iss::Right,
+            login_error: None,
+            expires_in: Some(3600),
+            rotates: true,
+            gives_refresh: true,
+            token_takes: Duration::ZERO,
+            call_scope: None,
+            challenge: None,
+        }
+    }
+}
+
+/// One request that was made, in the order of arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// `mcp` or `as`.
+    pub whom: &'static str,
+    pub path: String,
+    /// Of the query or the form.
+    pub parts: HashMap<String, String>,
+    pub authorization: Option<String>,
+}
+
+#[derive(Default)]
+struct Memory {
+    asked: Vec<Asked>,
+    /// Codes, with what they were given for.
+    codes: HashMap<String, HashMap<String, String>>,
+    /// Access tokens with their scopes.
+    tokens: HashMap<String, String>,
+    refresh: HashMap<String, String>,
+    made: u32,
+}
+
+struct World {
+    conduct: Mutex<Conduct>,
+    memory: Mutex<Memory>,
+    mcp: SocketAddr,
+    issuer: SocketAddr,
+}
+
+/// The two servers. They end when this is dropped.
+pub struct OAuthWorld {
+    world: Arc<World>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for OAuthWorld {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl OAuthWorld {
+    pub async fn start(conduct: Conduct) -> OAuthWorld {
+        let bind = async || tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (mcp, issuer) = (bind().await, bind().await);
+        let world = Arc::new(World {
+            conduct: Mutex::new(conduct),
+            memory: Mutex::default(),
+            mcp: mcp.local_addr().unwrap(),
+            issuer: issuer.local_addr().unwrap(),
+        });
+        let guarded = Router::new().fallback(at_mcp).with_state(world.clone());
+        let letting_in = Router::new().fallback(at_issuer).with_state(world.clone());
+        let serve = |listener, router: Router| {
+            tokio::spawn(async move { axum::serve(listener, router).await.unwrap_or_default() })
+        };
+        OAuthWorld { tasks: vec![serve(mcp, guarded), serve(issuer, letting_in)], world }
+    }
+
+    /// Where the server is.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.world.mcp)
+    }
+
+    pub fn issuer(&self) -> String {
+        self.world.issuer()
+    }
+
+    /// Host and port of the authorization server, as an exception.
+    pub fn issuer_place(&self) -> String {
+        self.world.issuer.to_string()
+    }
+
+    pub fn behave(&self, change: impl FnOnce(&mut Conduct)) {
+        change(&mut self.world.conduct.lock().unwrap());
+    }
+
+    /// Lets no token be good any more; refresh tokens are.
+    pub fn revoke(&self) {
+        self.world.memory.lock().unwrap().tokens.clear();
+    }
+
+    /// And no refresh token either.
+    pub fn revoke_all(&self) {
+        self.revoke();
+        self.world.memory.lock().unwrap().refresh.clear();
+    }
+
+    /// Returns what was asked at paths that end so.
+    pub fn asked(&self, whom: &str, ending: &str) -> Vec<Asked> {
+        let memory = self.world.memory.lock().unwrap();
+        memory
+            .asked
+            .iter()
+            .filter(|asked| asked.whom == whom && asked.path.ends_with(ending))
+            .cloned()
+            .collect()
+    }
+
+    /// Returns how many tokens were given for a grant.
+    pub fn grants(&self, kind: &str) -> usize {
+        self.asked("as", "/token").iter().filter(|asked| asked.parts["grant_type"] == kind).count()
+    }
+}
+
+impl World {
+    fn issuer(&self) -> String {
+        format!("http://{}{}", self.issuer, self.conduct.lock().unwrap().tenant)
+    }
+
+    fn conduct(&self) -> Conduct {
+        self.conduct.lock().unwrap().clone()
+    }
+
+    fn note(
+        &self,
+        whom: &'static str,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> HashMap<String, String> {
+        let form =
+            headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-www-form-urlencoded");
+        let said = if form { body } else { uri.query().unwrap_or_default().as_bytes() };
+        let parts: HashMap<String, String> = form_urlencoded::parse(said).into_owned().collect();
+        let authorization =
+            headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+        let path = uri.path().to_owned();
+        let mut memory = self.memory.lock().unwrap();
+        memory.asked.push(Asked { whom, path, parts: parts.clone(), authorization });
+        parts
+    }
+}
+
+fn reply(status: u16, value: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// The server that wants a login.
+async fn at_mcp(
+    State(world): State<Arc<World>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    world.note("mcp", &uri, &headers, &body);
+    let (conduct, own) = (world.conduct(), format!("http://{}", world.mcp));
+    const DOCUMENT: &str = "/.well-known/oauth-protected-resource/mcp";
+    if uri.path() == DOCUMENT && conduct.has_document {
+        let resource = conduct.resource.unwrap_or_else(|| format!("{own}/mcp"));
+        let issuer = conduct.authorization_server.unwrap_or_else(|| world.issuer());
+        return reply(
+            200,
+            &json!({ "resource": resource, "authorization_servers": [issuer], "scopes_supported": ["basic"] }),
+        );
+    }
+    if uri.path() != "/mcp" || method != Method::POST {
+        return reply(404, &json!({}));
+    }
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let token =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let scopes = token.and_then(|token| world.memory.lock().unwrap().tokens.get(token).cloned());
+    let refuse = |status: u16, what: &str| {
+        let document = if conduct.names_document {
+            format!(", resource_metadata=\"{own}{DOCUMENT}\"")
+        } else {
+            String::new()
+        };
+        let challenge = conduct.challenge.clone().unwrap_or_else(|| format!("Bearer {what}{document}"));
+        let mut refused = reply(status, &json!({}));
+        refused.headers_mut().insert(header::WWW_AUTHENTICATE, challenge.parse().unwrap());
+        refused
+    };
+    let Some(scopes) = scopes else { return refuse(401, "error=\"invalid_token\"") };
+    if let Some(needed) = conduct.call_scope.filter(|_| message["method"] == "tools/call")
+        && !scopes.split(' ').any(|scope| scope == needed)
+    {
+        return refuse(403, &format!("error=\"insufficient_scope\", scope=\"{needed}\""));
+    }
+    let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "guarded", "version": "1" },
+        }),
+        "tools/list" => json!({ "tools": [{ "name": "open", "inputSchema": { "type": "object" } }] }),
+        "tools/call" => json!({ "content": [{ "type": "text", "text": "open" }] }),
+        _ => {
+            return reply(
+                200,
+                &json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }),
+            );
+        }
+    };
+    reply(200, &json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+}
+
+/// The authorization server.
+async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let parts = world.note("as", &uri, &headers, &body);
+    let conduct = world.conduct();
+    let usual = format!("/.well-known/oauth-authorization-server{}", conduct.tenant);
+    let document_at = if conduct.document_at.is_empty() { &usual } else { conduct.document_at };
+    let path = uri.path();
+    if path == document_at {
+        return about(&world, &conduct);
+    }
+    match path.strip_prefix(conduct.tenant).unwrap_or(path) {
+        "/register" => {
+            let client = format!("client-{}", next(&world));
+            let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let mut made = json!({ "client_id": client, "redirect_uris": asked["redirect_uris"] });
+            if asked["token_endpoint_auth_method"] != "none" {
+                made["client_secret"] = format!("secret-of-{client}").into();
+            }
+            reply(201, &made)
+        }
+        "/authorize" => login(&world, &conduct, parts),
+        "/token" => {
+            tokio::time::sleep(conduct.token_takes).await;
+            token(&world, &conduct, &parts)
+        }
+        _ => reply(404, &json!({})),
+    }
+}
+
+fn next(world: &World) -> u32 {
+    let mut memory = world.memory.lock().unwrap();
+    memory.made += 1;
+    memory.made
+}
+
+fn about(world: &World, conduct: &Conduct) -> Response {
+    let issuer = world.issuer();
+    let mut about = json!({
+        "issuer": issuer,
+        "authorization_endpoint": format!("{issuer}/authorize"),
+        "token_endpoint": format!("{issuer}/token"),
+        "registration_endpoint": format!("{issuer}/register"),
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "authorization_response_iss_parameter_supported": true,
+    });
+    for (key, value) in conduct.about.as_object().unwrap() {
+        match value {
+            Value::Null => drop(about.as_object_mut().unwrap().remove(key)),
+            value => about[key] = value.clone(),
+        }
+    }
+    reply(200, &about)
+}
+
+/// Lets everybody in at once.
+fn login(world: &World, conduct: &Conduct, parts: HashMap<String, String>) -> Response {
+    let code = format!("code-number-{}", next(world));
+    let mut back = url::Url::parse(&parts["redirect_uri"]).unwrap();
+    {
+        let mut query = back.query_pairs_mut();
+        query.append_pair("state", &parts["state"]);
+        match conduct.login_error {
+            Some(error) => {
+                query.append_pair("error", error).append_pair("error_description", "the person said no")
+            }
+            None => query.append_pair("code", &code),
+        };
+        match conduct.iss {
+            Iss::Right => drop(query.append_pair("iss", &world.issuer())),
+            Iss::Wrong => drop(query.append_pair("iss", "https://evil.example.com")),
+            Iss::WithSlash => drop(query.append_pair("iss", &format!("{}/", world.issuer()))),
+            Iss::Missing => {}
+        }
+    }
+    world.memory.lock().unwrap().codes.insert(code, parts);
+    (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
+}
+
+fn token(world: &World, conduct: &Conduct, parts: &HashMap<String, String>) -> Response {
+    use sha2::{Digest, Sha256};
+    let part = |name: &str| parts.get(name).map(String::as_str).unwrap_or_default();
+    let refuse = |error: &str| reply(400, &json!({ "error": error, "error_description": "no" }));
+    if part("resource").is_empty() {
+        return refuse("invalid_target");
+    }
+    let scope = match part("grant_type") {
+        "authorization_code" => {
+            let Some(given) = world.memory.lock().unwrap().codes.remove(part("code")) else {
+                return refuse("invalid_grant");
+            };
+            let digest = Sha256::digest(part("code_verifier"));
+            let challenge = base64_url(&digest);
+            let same = |name: &str| given.get(name).map(String::as_str) == Some(part(name));
+            if given.get("code_challenge") != Some(&challenge) || !same("redirect_uri") || !same("resource") {
+                return refuse("invalid_grant");
+            }
+            given.get("scope").cloned().unwrap_or_default()
+        }
+        "refresh_token" => {
+            let mut memory = world.memory.lock().unwrap();
+            let known = memory.refresh.get(part("refresh_token")).cloned();
+            if conduct.rotates {
+                memory.refresh.remove(part("refresh_token"));
+            }
+            match known {
+                Some(scope) => scope,
+                None => return refuse("invalid_grant"),
+            }
+        }
+        _ => return refuse("unsupported_grant_type"),
+    };
+    let number = next(world);
+    let (access, refresh) = (format!("access-token-{number}"), format!("refresh-token-{number}"));
+    let mut memory = world.memory.lock().unwrap();
+    memory.tokens.insert(access.clone(), scope.clone());
+    let mut answer = json!({ "access_token": access, "token_type": "Bearer", "scope": scope });
+    if let Some(expires_in) = conduct.expires_in {
+        answer["expires_in"] = expires_in.into();
+    }
+    if conduct.gives_refresh && (conduct.rotates || part("grant_type") != "refresh_token") {
+        memory.refresh.insert(refresh.clone(), scope);
+        answer["refresh_token"] = refresh.into();
+    }
+    reply(200, &answer)
+}
+
+fn base64_url(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}

@@ -1,0 +1,81 @@
+//! Logins to servers, against an authorization server that behaves, and one that does not.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a helper that fails is a test that fails, and figures are printed"
+)]
+
+mod callback;
+mod clients;
+mod lies;
+mod renewal;
+mod ssrf;
+
+use portcullis_core::SystemClock;
+use portcullis_egress::{EgressSettings, PerHost, SystemResolver, Url};
+use portcullis_testkit::oauth::{Conduct, OAuthWorld, Person};
+use portcullis_upstream::{Consent, OAuth, OAuthError, OAuthSpec};
+use std::sync::Arc;
+
+/// A pace that no test reaches by accident.
+const UNHURRIED: PerHost = PerHost { per_minute: 1_000_000, burst: 1_000_000 };
+
+fn spec(url: &str) -> OAuthSpec {
+    OAuthSpec {
+        name: "notes".to_owned(),
+        url: Url::parse(url).unwrap(),
+        client_id: None,
+        client_secret: None,
+        scope: None,
+        callback_port: None,
+        client_metadata_url: None,
+    }
+}
+
+/// Whether somebody is there to log in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Someone {
+    There,
+    Away,
+}
+
+/// Returns the login of the world's server, with the authorization server as a person's exception.
+fn oauth_with(world: &OAuthWorld, spec: OAuthSpec, person: &Arc<Person>, someone: Someone) -> OAuth {
+    let exceptions = vec![world.issuer_place().parse().unwrap()];
+    let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
+    let consent = (someone == Someone::There).then(|| person.clone() as Arc<dyn Consent>);
+    let resolver = Arc::new(SystemResolver::default());
+    OAuth::new(spec, settings, resolver, person.clone(), Arc::new(SystemClock), consent).unwrap()
+}
+
+fn oauth(world: &OAuthWorld, person: &Arc<Person>, someone: Someone) -> OAuth {
+    oauth_with(world, spec(&world.url()), person, someone)
+}
+
+/// Asks the server as a transport does: with what there is, and once more if that is of use. Returns the last status.
+async fn ask(world: &OAuthWorld, oauth: &OAuth, method: &str) -> Result<u16, OAuthError> {
+    let url = Url::parse(&world.url()).unwrap();
+    let address = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()).parse().unwrap();
+    for attempt in 0.. {
+        let used = oauth.header().await?;
+        let body =
+            serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": {} }).to_string();
+        let mut request = portcullis_testkit::http::Request::post("/mcp", body);
+        if let Some(used) = &used {
+            request = request.header("Authorization", used);
+        }
+        let reply = request.send(address).await;
+        if !matches!(reply.status(), 401 | 403) || attempt == 1 {
+            return Ok(reply.status());
+        }
+        let challenge = reply.head.header("www-authenticate");
+        if !oauth.refused(used.as_deref(), reply.status(), challenge).await? {
+            return Ok(reply.status());
+        }
+    }
+    unreachable!("the loop returns")
+}
+
+async fn start(conduct: Conduct) -> (OAuthWorld, Arc<Person>) {
+    (OAuthWorld::start(conduct).await, Arc::default())
+}

@@ -1,0 +1,380 @@
+//! The notes of an Obsidian vault.
+//!
+//! Files are reached through `Root`, visible names only (`place.rs`). The index follows the files (`notes.rs`), and with
+//! `auto_sync` the files follow a git repository (`sync.rs`).
+
+mod dictionary;
+mod excerpt;
+mod git;
+mod index;
+mod list;
+mod note;
+mod notes;
+mod place;
+mod query;
+mod search;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use git::{GitProblem, RemoteAddress, find_git, look_at_repository};
+pub use sync::{Author, SyncConfig, SyncTimes};
+
+use crate::files;
+use list::{LIST, list};
+use note::Note;
+use notes::Notes;
+use place::{Place, told};
+use portcullis_core::root::RootError;
+use portcullis_core::{
+    CallCtx, Content, Effect, Example, Family, Json, Limits, Reach, Reply, Root, Said, ToolError, ToolOutput,
+    ToolSpec,
+};
+use schemars::JsonSchema;
+use search::{Excerpt, Hits};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use sync::{SyncFacts, Syncing};
+
+/// Longer than git gets, so that the caller hears what took so long.
+const WITH_GIT: Limits = Limits { deadline_ms: 290_000, ..Limits::DEFAULT };
+
+const READ: ToolSpec = ToolSpec {
+    name: "vault_read",
+    title: "Read a note",
+    description: "Return one note of the vault, by its path or, if only one note has it, by its name. Besides the text: \
+                  its tags, aliases and links, and the notes that link to it. Only UTF-8 text of up to 1 MiB can be read.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "Read a note by its name", arguments: r#"{"path": "Alpha"}"# },
+};
+
+const WRITE: ToolSpec = ToolSpec {
+    name: "vault_write",
+    title: "Write a note",
+    description: "Write a note of the vault: a new one, with the folders on the way, or all of an existing one, whose old \
+                  text is lost. To keep it, read it first and write it back with your changes. Where the vault is synced with \
+                  git, the note is committed and pushed; the answer says what of that happened, and whether somebody else \
+                  changed the note at the same time.",
+    effect: Effect::Write,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example {
+        what: "Write a note with a tag and a link",
+        arguments: r##"{"path": "Projects/Alpha.md", "content": "# Alpha\n\nWater the plants. #garden [[Home]]\n"}"##,
+    },
+};
+
+const SEARCH: ToolSpec = ToolSpec {
+    name: "vault_search",
+    title: "Search notes",
+    description: "Find the notes that fit all of a query, best first, with the lines that show it. A word matches whole \
+                  words, with case and accents ignored; names, titles and headings count more than text. `begin*` matches \
+                  the beginnings of words, `\"two words\"` a phrase, `tag:#project` a tag and those below it, \
+                  `path:Projects/` the beginning of a path, `[[Note]]` notes that link there, `[status:done]` a property of \
+                  the front matter; `-` before any of these excludes it.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "Find notes about plants", arguments: r##"{"query": "plants tag:#garden"}"## },
+};
+
+/// How many notes one answer names as linking to another.
+const BACKLINKS_MAX: usize = 200;
+/// How many notes a name that is not unique is said to stand for.
+const CANDIDATES_MAX: usize = 10;
+const RESULTS_MAX: usize = 50;
+const MESSAGE_BYTES_MAX: usize = 2_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArgs {
+    /// Path of the note, like `Projects/Alpha.md`, or its name alone, like `Alpha`.
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteArgs {
+    /// Path of the note, relative to the vault, like `Projects/Alpha.md`.
+    path: String,
+    /// The whole new text of the note, at most 1 MiB.
+    content: String,
+    /// What the change is, for the history of a synced vault. Left out, it is `Update` and the name of the note.
+    #[serde(default)]
+    commit_message: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchArgs {
+    /// Words and conditions, all of which must hold.
+    query: String,
+    /// Folder to search in, with all below it. Left out, it is the whole vault.
+    #[serde(default = "the_root")]
+    path: String,
+    /// How many notes to return at most, 1 to 50.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 50))]
+    limit: usize,
+}
+
+fn the_root() -> String {
+    ".".to_owned()
+}
+
+fn ten() -> usize {
+    10
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReadFacts {
+    /// Path of the note, relative to the vault.
+    path: String,
+    /// The whole text of the note.
+    content: String,
+    /// Title in the front matter, or the first heading.
+    title: Option<String>,
+    /// Other names that the note gives itself.
+    aliases: Vec<String>,
+    /// Tags in the front matter and in the text, without `#`.
+    tags: Vec<String>,
+    /// What the note links to, as it is written there.
+    links: Vec<String>,
+    /// Paths of the notes that link to this one, at most 200.
+    backlinks: Vec<String>,
+    /// What should be known about this answer, such as that the vault could not be synced.
+    notice: Option<String>,
+}
+
+/// A note as it is returned: its text by itself, so that it can be written back as it is.
+struct ReadNote(ReadFacts);
+
+impl Reply for ReadNote {
+    fn schema() -> Option<serde_json::Value> {
+        <Json<ReadFacts> as Reply>::schema()
+    }
+
+    fn into_output(self) -> ToolOutput {
+        let texts = [Some(self.0.content.clone()), self.0.notice.clone()];
+        let content = texts.into_iter().flatten().map(Content::text).collect();
+        ToolOutput { content, ..Json(self.0).into_output() }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct WriteFacts {
+    /// Path of the note, relative to the vault.
+    path: String,
+    /// How many bytes were written.
+    bytes: u64,
+    /// Whether there was no such note before.
+    created: bool,
+    /// What became of it in the git repository; nothing where the vault is not synced.
+    sync: Option<SyncFacts>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Searched {
+    /// Notes that fit, best first.
+    results: Vec<SearchResult>,
+    /// How many notes fit altogether; with a phrase, how many have its words.
+    total: usize,
+    /// What should be known about this answer: words that no note has, or that something may be missing.
+    notice: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SearchResult {
+    /// Path of the note, relative to the vault.
+    path: String,
+    /// Title of the note, or its name.
+    title: String,
+    /// How well it fits; only good for comparing with the others.
+    score: f64,
+    /// Lines that show why it was found.
+    excerpts: Vec<Excerpt>,
+}
+
+/// Where the vault is, and what it is synced with.
+#[derive(Debug, Clone)]
+pub struct VaultConfig {
+    /// The folder, made where it does not exist.
+    pub path: PathBuf,
+    /// How it is synced; where this is missing it is not.
+    pub sync: Option<SyncConfig>,
+}
+
+struct Vault {
+    notes: Arc<Notes>,
+    sync: Option<Arc<Syncing>>,
+}
+
+pub(crate) fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
+    let shown = config.path.display();
+    let root = Root::create(&config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
+    let notes = Notes::open(root, &config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
+    let sync = config.sync.as_ref().map(|sync| Syncing::open(sync, &config.path, notes.clone()));
+    // What is pushed is read by whoever reads the repository.
+    let (reach, limits) =
+        if sync.is_some() { (Reach::Outside, WITH_GIT) } else { (Reach::Local, Limits::DEFAULT) };
+    let vault = Arc::new(Vault { notes, sync });
+    Ok(Family::new("vault")
+        .tool(ToolSpec { limits, ..READ }, &vault, read)
+        .tool(ToolSpec { reach, limits, ..WRITE }, &vault, write)
+        .tool(ToolSpec { limits, ..LIST }, &vault, list)
+        .tool(ToolSpec { limits, ..SEARCH }, &vault, search))
+}
+
+impl Vault {
+    /// Brings the vault up to date where it is time to, and returns what the caller should know of that.
+    async fn fresh(&self) -> Option<String> {
+        match &self.sync {
+            Some(sync) => sync.before_read().await,
+            None => None,
+        }
+    }
+}
+
+async fn read(vault: Arc<Vault>, args: ReadArgs, _: CallCtx) -> Result<ReadNote, ToolError> {
+    let notice = vault.fresh().await;
+    blocking(move || {
+        let place = resolve(&vault.notes, &args.path)?;
+        let path = place.path();
+        let content = text_of(&vault.notes, &place)?;
+        let note = Note::parse(&content);
+        let backlinks = vault.notes.backlinks(path).into_iter().take(BACKLINKS_MAX);
+        Ok(ReadNote(ReadFacts {
+            path: path.to_string(),
+            title: note.title,
+            aliases: note.aliases,
+            tags: note.tags,
+            links: note.links,
+            backlinks: backlinks.map(|path| path.to_string()).collect(),
+            content,
+            notice,
+        }))
+    })
+    .await
+}
+
+/// Finds a note by its path or, failing that, by its name.
+fn resolve(notes: &Arc<Notes>, asked: &str) -> Result<Place, ToolError> {
+    let plain = asked.trim();
+    let plain =
+        plain.strip_prefix("[[").map_or(plain, |inner| note::link_target(inner.trim_end_matches("]]")));
+    let place = Place::parse(plain, "note")?;
+    match notes.root.open_unlinked(place.path()) {
+        // A folder may have the name of a note.
+        Err(RootError::NotFound | RootError::IsDirectory) => {}
+        _ => return Ok(place),
+    }
+    let found = notes.named(place.path().as_str());
+    match found.as_slice() {
+        [only] => Place::of(only.clone()).ok_or_else(|| ToolError::not_found("note", asked)),
+        [] => Err(ToolError::not_found("note", asked)
+            .hint("`vault_search` finds notes by what is in them, `vault_list` shows what exists")),
+        many => {
+            let listed: Vec<String> =
+                many.iter().take(CANDIDATES_MAX).map(|path| format!("`{path}`")).collect();
+            let more = if many.len() > CANDIDATES_MAX { " and others" } else { "" };
+            Err(ToolError::invalid_args(format!(
+                "{} notes have the name `{}`: {}{more}",
+                many.len(),
+                portcullis_core::json::printable(plain),
+                listed.join(", ")
+            ))
+            .hint("give the path of one of them"))
+        }
+    }
+}
+
+fn text_of(notes: &Notes, place: &Place) -> Result<String, ToolError> {
+    let path = place.path();
+    let tell = |error: RootError| told(error, "note", path.as_str());
+    let content =
+        notes.root.open_unlinked(path).and_then(|file| file.read(files::FILE_BYTES_MAX)).map_err(tell)?;
+    files::text(path, content)
+}
+
+async fn write(vault: Arc<Vault>, args: WriteArgs, _: CallCtx) -> Result<Said<WriteFacts>, ToolError> {
+    files::check_size(&args.content)?;
+    let place = Place::parse(&args.path, "note")?;
+    let message = message(&args.commit_message, &place)?;
+    let Some(sync) = &vault.sync else {
+        let (notes, target) = (vault.notes.clone(), place.clone());
+        let written = blocking(move || {
+            let written = notes.root.write(target.path(), args.content.as_bytes());
+            notes.look_at(target.path());
+            written.map_err(|error| told(error, "note", target.path().as_str()))
+        })
+        .await?;
+        let facts = WriteFacts {
+            path: place.path().to_string(),
+            bytes: written.bytes,
+            created: written.created,
+            sync: None,
+        };
+        return Ok(Said { sentence: format!("Wrote {} bytes to {}", facts.bytes, facts.path), facts });
+    };
+    let (written, synced) = sync.write(place.clone(), args.content, message).await?;
+    let sentence = format!("Wrote {} bytes to {}; {}", written.bytes, place.path(), synced.told());
+    let facts = WriteFacts {
+        path: place.path().to_string(),
+        bytes: written.bytes,
+        created: written.created,
+        sync: Some(synced),
+    };
+    Ok(Said { sentence, facts })
+}
+
+fn message(given: &str, place: &Place) -> Result<String, ToolError> {
+    match given.trim() {
+        "" => Ok(format!("Update {}", place.path().name().unwrap_or_default())),
+        message if message.len() > MESSAGE_BYTES_MAX => {
+            Err(ToolError::too_large("`commit_message`", message.len(), MESSAGE_BYTES_MAX)
+                .hint("say it shorter"))
+        }
+        message if message.chars().any(|c| c.is_control() && c != '\n') => {
+            Err(ToolError::invalid_args("`commit_message` holds control characters").hint("use plain text"))
+        }
+        message => Ok(message.to_owned()),
+    }
+}
+
+async fn search(vault: Arc<Vault>, args: SearchArgs, _: CallCtx) -> Result<Json<Searched>, ToolError> {
+    if args.limit == 0 || args.limit > RESULTS_MAX {
+        let told = format!("invalid arguments: `limit` is {}, expected 1 to {RESULTS_MAX}", args.limit);
+        return Err(ToolError::invalid_args(told));
+    }
+    let mut query = query::Query::parse(&args.query)?;
+    let folder = Place::parse(if args.path.is_empty() { "." } else { &args.path }, "folder")?;
+    if !folder.path().is_root() {
+        query.within(folder.path().as_str());
+    }
+    let notice = vault.fresh().await;
+    blocking(move || {
+        let Hits { hits, total, notices } = search::run(&vault.notes, &query, args.limit);
+        let notices: Vec<String> = notice.into_iter().chain(notices).collect();
+        let results = hits.into_iter().map(|hit| SearchResult {
+            path: hit.path.to_string(),
+            title: hit.title,
+            // More digits would only look exact.
+            score: (hit.score * 100.0).round() / 100.0,
+            excerpts: hit.excerpts,
+        });
+        let notice = (!notices.is_empty()).then(|| notices.join("; "));
+        Ok(Json(Searched { results: results.collect(), total, notice }))
+    })
+    .await
+}
+
+/// Runs what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ToolError::internal(error)))
+}

@@ -1,0 +1,372 @@
+//! What a server offers, made safe to show.
+//!
+//! A definition is a stranger's text that a model will read and a person will decide by. Characters that nobody sees
+//! are taken out of everything in it; the rest of it, known to us or not, is passed on as it came.
+
+use crate::clean::{clean, is_hidden};
+use crate::connection::{Connection, RequestError};
+use crate::names::public_name;
+use crate::spec::ServerSpec;
+use crate::template::Template;
+use crate::trust::Quarantined;
+use portcullis_core::json::{parse_strict, printable};
+use portcullis_core::{
+    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TemplateDef, ToolDef,
+};
+use portcullis_store::pins::{Kind as PinKind, Standing};
+use portcullis_wire::params::Fields;
+use portcullis_wire::rpc;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many things of a kind one server may offer. The largest known has some hundreds of tools.
+const ITEMS_MAX: usize = 2_000;
+/// How many pages a list may have. A server that never ends its list is not waited for.
+const PAGES_MAX: usize = 200;
+/// The largest definition of one thing.
+const DEFINITION_BYTES_MAX: usize = 256 * 1024;
+/// How long one page may take.
+const LIST_WITHIN: Duration = Duration::from_secs(30);
+
+/// One thing that a server offers, as it said it.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Its own name there; the address of a resource.
+    pub(crate) own: String,
+    pub(crate) raw: Box<RawValue>,
+}
+
+/// Everything that a server said about itself, page by page.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offer {
+    pub(crate) instructions: Option<String>,
+    pub(crate) tools: Vec<Said>,
+    pub(crate) prompts: Vec<Said>,
+    pub(crate) resources: Vec<Said>,
+    pub(crate) templates: Vec<Said>,
+    /// What is left out already, and why.
+    pub(crate) dropped: Vec<(String, String)>,
+}
+
+/// What appears of it.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) tools: Vec<Arc<ToolDef>>,
+    pub(crate) prompts: Vec<Arc<PromptDef>>,
+    pub(crate) resources: Vec<ResourceDef>,
+    pub(crate) templates: Vec<Arc<TemplateDef>>,
+    /// From the name here to the name there.
+    pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
+    pub(crate) prompt_names: HashMap<String, String>,
+    addresses: HashSet<String>,
+    patterns: Vec<Template>,
+    /// What does not appear, and why.
+    pub(crate) dropped: Vec<(String, String)>,
+    /// What waits for a person.
+    pub(crate) quarantined: Vec<Quarantined>,
+}
+
+/// A tool as the server knows it.
+pub(crate) struct OwnTool {
+    pub(crate) name: String,
+    /// As it appears.
+    pub(crate) def: Arc<ToolDef>,
+    /// Which arguments are also shown in headers: the argument, and the name of the header.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Shown {
+    pub(crate) fn owns(&self, uri: &str) -> bool {
+        self.addresses.contains(uri) || self.patterns.iter().any(|pattern| pattern.matches(uri))
+    }
+}
+
+/// A kind of list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    method: &'static str,
+    key: &'static str,
+    name: &'static str,
+}
+
+pub(crate) const TOOLS: Kind = Kind { method: "tools/list", key: "tools", name: "name" };
+pub(crate) const PROMPTS: Kind = Kind { method: "prompts/list", key: "prompts", name: "name" };
+pub(crate) const RESOURCES: Kind = Kind { method: "resources/list", key: "resources", name: "uri" };
+pub(crate) const TEMPLATES: Kind =
+    Kind { method: "resources/templates/list", key: "resourceTemplates", name: "uriTemplate" };
+
+/// Reads one whole list. A server that does not know the method has nothing of the kind.
+pub(crate) async fn list(
+    connection: &Connection,
+    kind: Kind,
+    dropped: &mut Vec<(String, String)>,
+) -> Result<Vec<Said>, RequestError> {
+    let (mut said, mut cursor) = (Vec::new(), None::<String>);
+    for _ in 0..PAGES_MAX {
+        let params =
+            cursor.take().map_or_else(String::new, |cursor| format!(r#""cursor":{}"#, Value::from(cursor)));
+        let page = match connection.own(kind.method, params, LIST_WITHIN).await {
+            Ok(page) => page,
+            Err(RequestError::Refused(error)) if error.code == i64::from(rpc::METHOD_NOT_FOUND) => break,
+            Err(error) => return Err(error),
+        };
+        let page: Fields<'_> = match serde_json::from_str(page.get()) {
+            Ok(page) => page,
+            Err(error) => {
+                dropped.push((kind.key.to_owned(), format!("the list is not readable: {error}")));
+                break;
+            }
+        };
+        let items = page.get(kind.key).map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
+        for raw in items.and_then(Result::ok).unwrap_or_default() {
+            if said.len() >= ITEMS_MAX {
+                dropped.push((kind.key.to_owned(), format!("the server offers more than {ITEMS_MAX}")));
+                return Ok(said);
+            }
+            match own_name(kind, raw) {
+                Ok(own) => said.push(Said { own, raw: raw.to_owned() }),
+                Err(why) => dropped.push((kind.key.to_owned(), why)),
+            }
+        }
+        match page.get("nextCursor").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()) {
+            Some(next) if !next.is_empty() => cursor = Some(next),
+            _ => break,
+        }
+    }
+    Ok(said)
+}
+
+fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
+    let bytes = raw.get().len();
+    if bytes > DEFINITION_BYTES_MAX {
+        return Err(format!("a definition has {bytes} bytes, at most {DEFINITION_BYTES_MAX} are taken"));
+    }
+    let fields: Fields<'_> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
+    let name = fields.get(kind.name).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let name =
+        name.filter(|name| !name.is_empty()).ok_or_else(|| format!("an entry without `{}`", kind.name))?;
+    // A name is made legal before anybody sees it; an address has to stay what it is.
+    if kind.name != "name" && name.chars().any(is_hidden) {
+        return Err(format!("the address `{}` holds what nobody sees", printable(&name)));
+    }
+    Ok(name)
+}
+
+/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources are data, and
+/// come with the server.
+pub(crate) fn show(
+    offer: &Offer,
+    spec: &ServerSpec,
+    standing: impl Fn(PinKind, &str) -> Standing,
+    is_known: bool,
+) -> Shown {
+    let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
+    let (mut tools_taken, mut prompts_taken) = (HashSet::new(), HashSet::new());
+    for said in offer.tools.iter().filter(|said| spec.lists(&said.own)) {
+        // Every tool takes its name, so that none has another once one before it is let in.
+        let name = public_name(&spec.prefix, spec.renamed(&said.own), &mut tools_taken);
+        let standing = standing(PinKind::Tool, &said.own);
+        if standing != Standing::Trusted {
+            shown.tools.push(Arc::new(waiting(spec, said, name)));
+            shown.quarantined.push(Quarantined::new("tool", &said.own, standing));
+            continue;
+        }
+        match tool(spec, said, name) {
+            Ok((def, headers)) => {
+                let def = Arc::new(def);
+                let own = OwnTool { name: said.own.clone(), def: def.clone(), headers };
+                shown.tool_names.insert(def.name.clone(), Arc::new(own));
+                shown.tools.push(def);
+            }
+            // One bad definition costs that tool, not the server.
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    for said in &offer.prompts {
+        let name = public_name(&spec.prefix, &said.own, &mut prompts_taken);
+        let standing = standing(PinKind::Prompt, &said.own);
+        if standing != Standing::Trusted {
+            shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
+            continue;
+        }
+        match prompt(said, name) {
+            Ok(def) => {
+                shown.prompt_names.insert(def.name.clone(), said.own.clone());
+                shown.prompts.push(Arc::new(def));
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    let data = offer.resources.len() + offer.templates.len();
+    if !is_known && data > 0 {
+        let name = format!("{data} resources and templates");
+        shown.quarantined.push(Quarantined::new("resources", &name, Standing::Server));
+    }
+    if is_known {
+        show_resources(offer, &mut shown);
+    }
+    shown
+}
+
+/// What is known of a tool that nobody has looked at: that there is one, and who can change that.
+fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
+    let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
+    ToolDef::waiting(spec.name.clone(), name, spec.effect_of(&said.own), Reach::Outside, spec.decision, hint)
+}
+
+fn show_resources(offer: &Offer, shown: &mut Shown) {
+    for said in &offer.resources {
+        match cleaned(said, &[]) {
+            Ok((value, definition)) => {
+                shown.addresses.insert(said.own.clone());
+                shown.resources.push(ResourceDef {
+                    uri: said.own.clone(),
+                    name: text(&value, "name").unwrap_or_default(),
+                    title: text(&value, "title"),
+                    description: text(&value, "description"),
+                    mime_type: text(&value, "mimeType"),
+                    size: value["size"].as_u64(),
+                    definition: Some(definition),
+                });
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+    for said in &offer.templates {
+        match cleaned(said, &[]) {
+            Ok((value, definition)) => {
+                shown.patterns.push(Template::new(&said.own));
+                shown.templates.push(Arc::new(TemplateDef {
+                    uri_template: said.own.clone(),
+                    name: text(&value, "name").unwrap_or_default(),
+                    title: text(&value, "title"),
+                    description: text(&value, "description"),
+                    mime_type: text(&value, "mimeType"),
+                    definition: Some(definition),
+                }));
+            }
+            Err(why) => shown.dropped.push((printable(&said.own), why)),
+        }
+    }
+}
+
+fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(String, String)>), String> {
+    let own = &said.own;
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
+    if input_schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("its input schema is not that of an object".to_owned());
+    }
+    let headers = mirrored(&input_schema)?;
+    let limits = Limits { deadline_ms: u64::MAX / 4, ..Limits::DEFAULT };
+    let def = ToolDef::foreign(
+        spec.name.clone(),
+        name,
+        text(&value, "title").unwrap_or_default(),
+        text(&value, "description").unwrap_or_default(),
+        spec.effect_of(own),
+        Reach::Outside,
+        limits,
+        input_schema,
+        value.get("outputSchema").cloned(),
+        definition,
+    );
+    Ok((def.unruled(spec.decision), headers))
+}
+
+/// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not
+/// taken: half a mirror would make every call of it fail.
+fn mirrored(schema: &Value) -> Result<Vec<(String, String)>, String> {
+    let mut headers = Vec::new();
+    let mut taken = HashSet::new();
+    for (argument, property) in schema["properties"].as_object().into_iter().flatten() {
+        let Some(said) = property.get("x-mcp-header") else { continue };
+        let name = said.as_str().unwrap_or_default();
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(token) {
+            return Err(format!("`{}`: `x-mcp-header` is not the name of a header", printable(argument)));
+        }
+        if !taken.insert(name.to_ascii_lowercase()) {
+            return Err(format!("two arguments want the header `{name}`"));
+        }
+        let simple = matches!(property["type"].as_str(), Some("string" | "integer" | "boolean"));
+        if !simple {
+            return Err(format!("`{}`: only simple values go into a header", printable(argument)));
+        }
+        headers.push((argument.clone(), name.to_owned()));
+    }
+    // Deeper down nothing can be mirrored.
+    let deep = |value: &Value| {
+        value["properties"].as_object().is_some_and(|all| all.values().any(wants_header_inside))
+    };
+    if deep(schema) {
+        return Err("`x-mcp-header` stands where no argument is".to_owned());
+    }
+    Ok(headers)
+}
+
+/// Returns whether anything inside of this property, other than itself, wants a header.
+fn wants_header_inside(property: &Value) -> bool {
+    fn anywhere(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => members.contains_key("x-mcp-header") || members.values().any(anywhere),
+            Value::Array(items) => items.iter().any(anywhere),
+            _ => false,
+        }
+    }
+    match property {
+        Value::Object(members) => members.values().any(anywhere),
+        _ => false,
+    }
+}
+
+fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
+        name: text(argument, "name").unwrap_or_default(),
+        description: text(argument, "description"),
+        required: argument["required"].as_bool().unwrap_or(false),
+    });
+    let arguments = arguments.collect();
+    let (title, description) = (text(&value, "title"), text(&value, "description"));
+    Ok(PromptDef { name, title, description, arguments, definition: Some(definition) })
+}
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Returns a definition without what nobody sees, and with some members replaced. What has nothing to hide keeps every
+/// byte of its other members, numbers included.
+fn cleaned(said: &Said, replaced: &[(&str, Value)]) -> Result<(Value, Definition), String> {
+    let mut value = parse_strict(said.raw.get()).map_err(|error| error.to_string())?;
+    let changed = clean(&mut value);
+    for (key, new) in replaced {
+        value[*key] = new.clone();
+    }
+    let text = if changed {
+        value.to_string()
+    } else {
+        let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
+        let mut text = String::with_capacity(said.raw.get().len() + 64);
+        text.push('{');
+        for (at, (key, raw)) in fields.0.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&Value::from(key.as_ref()).to_string());
+            text.push(':');
+            match replaced.iter().find(|(name, _)| name == key) {
+                Some((_, new)) => text.push_str(&new.to_string()),
+                None => text.push_str(raw.get()),
+            }
+        }
+        text.push('}');
+        text
+    };
+    let raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    Ok((value, Definition::new(raw)))
+}

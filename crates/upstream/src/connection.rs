@@ -1,0 +1,313 @@
+//! One live connection to a server: requests out, answers back.
+
+use crate::inbox::{Answer, Inbox, Listener};
+use crate::link::{Carrier, Link, Outgoing};
+use bytes::Bytes;
+use portcullis_core::json::printable;
+use portcullis_core::{
+    Answers, AskKind, AskRefused, BoxFuture, ErrorKind, ForeignError, Peer, Question, ToolError,
+};
+use portcullis_wire::{Era, Revision, rpc};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How much of a server's error text is passed on.
+const ERROR_CHARS_MAX: usize = 2_000;
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    #[error("the server answered with error {}: {}", .0.code, .0.message)]
+    Refused(ForeignError),
+    #[error("the server gave no answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    #[error("the connection to the server ended")]
+    Closed,
+    /// The transport could not carry it, for a reason that a person can do something about.
+    #[error("{0}")]
+    Link(LinkError),
+    #[error("cancelled by the caller")]
+    Cancelled,
+}
+
+/// What went wrong on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkError {
+    /// The server wants to know who we are.
+    NeedsAuth(String),
+    NeedsRegistration(String),
+    /// The server does not know our session any more.
+    SessionLost,
+    /// The server was reached, and answered in HTTP, but with nothing of MCP.
+    Unsuitable {
+        status: u16,
+        why: String,
+    },
+    /// What else there is. `sent` says whether the server may have acted on the message.
+    Failed {
+        why: String,
+        sent: bool,
+    },
+}
+
+impl std::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LinkError::NeedsAuth(why) | LinkError::NeedsRegistration(why) => f.write_str(why),
+            LinkError::SessionLost => f.write_str("the server does not know the session any more"),
+            LinkError::Unsuitable { why, .. } | LinkError::Failed { why, .. } => f.write_str(why),
+        }
+    }
+}
+
+/// The connection. When the last one who holds it lets go, the transport ends.
+pub(crate) struct Connection {
+    link: Arc<dyn Link>,
+    pub(crate) inbox: Arc<Inbox>,
+    next_id: AtomicU64,
+    revision: OnceLock<Revision>,
+}
+
+/// What a request says, and how it is made.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    /// The inside of the object `params`, without `_meta`.
+    pub(crate) params: String,
+    /// The inside of the object `_meta` that came with the call, without what the hub itself puts there.
+    pub(crate) meta: &'a str,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) caller: Option<Listener>,
+    pub(crate) timeout: Duration,
+}
+
+impl Connection {
+    pub(crate) fn new(link: Arc<dyn Link>, inbox: Arc<Inbox>) -> Connection {
+        inbox.answers_by(&link);
+        Connection { link, inbox, next_id: AtomicU64::new(1), revision: OnceLock::new() }
+    }
+
+    pub(crate) fn speaks(&self, revision: Revision) {
+        let _ = self.revision.set(revision);
+        self.link.speaks(revision);
+    }
+
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        self.revision.get().copied()
+    }
+
+    pub(crate) fn closed(&self) -> &CancellationToken {
+        &self.inbox.closed
+    }
+
+    pub(crate) fn carrier(&self) -> Carrier {
+        self.link.carrier()
+    }
+
+    fn is_modern(&self) -> bool {
+        self.revision().is_some_and(|revision| revision.era() == Era::PerRequest)
+    }
+
+    /// Makes a request of the hub's own.
+    pub(crate) async fn own(&self, method: &str, params: String, timeout: Duration) -> Answer {
+        let (meta, headers) = ("", &[]);
+        let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
+        self.request(ask).await
+    }
+
+    /// Asks after a task. Only a client that understands tasks ever has one.
+    pub(crate) async fn about_task(&self, method: &str, params: String, timeout: Duration) -> Answer {
+        let (name, headers) = (None, &[]);
+        let understands = TaskClient;
+        let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
+        self.request_as(ask, Some(&understands)).await
+    }
+
+    /// Makes a request and waits for its answer. The time is counted from the last sign of life.
+    pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
+        let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
+        self.request_as(ask, peer.as_deref()).await
+    }
+
+    async fn request_as(&self, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let message = self.written(id, &ask, peer);
+        let mut expected = self.inbox.expect(id, ask.caller);
+        // However this ends, nobody waits for it any more; a server that still works on it is told.
+        let _open = Open { connection: self, id };
+        let (bytes, method) = (message, Some(ask.method));
+        let sending =
+            self.link.send(Outgoing { bytes, id: Some(id), method, name: ask.name, headers: ask.headers });
+        let (mut sending, mut sent) = (sending, false);
+        let deadline = tokio::time::sleep(ask.timeout);
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut expected.answer => break answer.unwrap_or(Err(RequestError::Closed)),
+                () = expected.alive.notified() => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
+                () = self.inbox.closed.cancelled() => break Err(RequestError::Closed),
+                done = &mut sending, if !sent => match done {
+                    Ok(()) => sent = true,
+                    Err(error) => break Err(error),
+                },
+                () = &mut deadline => break Err(RequestError::Timeout(ask.timeout)),
+            }
+        }
+    }
+
+    fn written(&self, id: u64, ask: &Ask<'_>, peer: Option<&dyn Peer>) -> Bytes {
+        let mut out = String::with_capacity(ask.params.len() + ask.meta.len() + 384);
+        // Writing into memory does not fail.
+        let _ = write!(out, r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{{"#, ask.method);
+        out.push_str(&ask.params);
+        let mut meta = String::new();
+        let mut add = |part: &str| {
+            if !part.is_empty() {
+                if !meta.is_empty() {
+                    meta.push(',');
+                }
+                meta.push_str(part);
+            }
+        };
+        add(ask.meta);
+        if peer.is_some() {
+            add(&format!(r#""progressToken":{id}"#));
+        }
+        if self.is_modern() {
+            add(&modern_meta(peer));
+        }
+        if !meta.is_empty() {
+            if !ask.params.is_empty() {
+                out.push(',');
+            }
+            let _ = write!(out, r#""_meta":{{{meta}}}"#);
+        }
+        out.push_str("}}");
+        out.into()
+    }
+
+    /// Says something that needs no answer, and waits until the server has it.
+    pub(crate) async fn tell(&self, method: &'static str, params: &Value) -> Result<(), RequestError> {
+        self.link.send(Outgoing::aside(Some(method), rpc::notification(method, params))).await
+    }
+
+    /// Says something that needs no answer, some time soon.
+    pub(crate) fn notify(&self, method: &'static str, params: &Value) {
+        let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
+        tokio::spawn(async move {
+            // A server that is gone needs to hear nothing.
+            let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
+        });
+    }
+}
+
+/// Who asks after a task, as far as the server has to know.
+struct TaskClient;
+
+impl Peer for TaskClient {
+    fn progress(&self, _: portcullis_core::Progress) {}
+
+    fn log(&self, _: portcullis_core::LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        portcullis_core::NoPeer.ask(questions)
+    }
+
+    fn offers(&self, _: AskKind) -> bool {
+        false
+    }
+
+    fn capabilities(&self) -> Value {
+        json!({ "extensions": { portcullis_wire::era::TASKS: {} } })
+    }
+}
+
+/// What every request of the newer era says of the one who makes it.
+pub(crate) fn modern_meta(peer: Option<&dyn Peer>) -> String {
+    let capabilities = peer.map_or_else(|| "{}".to_owned(), |peer| peer.capabilities().to_string());
+    let mut meta = format!(
+        concat!(
+            r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+            r#""io.modelcontextprotocol/clientCapabilities":{},"#,
+            r#""io.modelcontextprotocol/clientInfo":{{"name":"portcullis","version":"{}"}}"#,
+        ),
+        capabilities,
+        env!("CARGO_PKG_VERSION"),
+    );
+    if let Some(level) = peer.and_then(Peer::log_level) {
+        let _ = write!(meta, r#","io.modelcontextprotocol/logLevel":"{}""#, level.as_str());
+    }
+    meta
+}
+
+struct Open<'a> {
+    connection: &'a Connection,
+    id: u64,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let given_up = self.connection.inbox.forget(self.id);
+        if given_up && !self.connection.inbox.closed.is_cancelled() && !self.connection.link.hears_giving_up()
+        {
+            let params = json!({ "requestId": self.id, "reason": "no longer needed" });
+            self.connection.notify("notifications/cancelled", &params);
+        }
+    }
+}
+
+impl RequestError {
+    pub(crate) fn refused(error: &RawValue) -> RequestError {
+        #[derive(Deserialize)]
+        struct Said {
+            code: i64,
+            message: String,
+            data: Option<Value>,
+        }
+        let said = serde_json::from_str::<Said>(error.get());
+        let (code, message, data) = match said {
+            Ok(said) => (said.code, said.message, said.data),
+            Err(_) => (i64::from(rpc::INTERNAL_ERROR), "an error without a reason".to_owned(), None),
+        };
+        let message = printable(&message).chars().take(ERROR_CHARS_MAX).collect();
+        RequestError::Refused(ForeignError { code, message, data })
+    }
+
+    /// Tells it to whoever called the server `name`.
+    pub(crate) fn told(self, name: &str) -> ToolError {
+        match self {
+            RequestError::Refused(error) => ToolError::foreign(name, error),
+            RequestError::Timeout(after) => ToolError::timeout(after).hint(format!(
+                "`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress"
+            )),
+            RequestError::Closed => {
+                ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
+                    .hint("it is started again; whether the call was carried out is not known")
+            }
+            RequestError::Link(error) => {
+                let told = ToolError::new(ErrorKind::Unavailable, format!("server `{name}`: {error}"));
+                match error {
+                    LinkError::NeedsAuth(_) => told.hint(format!("run `portcullis mcp auth {name}`")),
+                    LinkError::NeedsRegistration(_) => {
+                        told.hint(format!("set `mcp.{name}.oauth.client_id` in the configuration"))
+                    }
+                    LinkError::SessionLost => told.hint("try again: a new session is opened"),
+                    LinkError::Unsuitable { status: 429 | 503, .. } => told.hint("try again later"),
+                    LinkError::Unsuitable { .. } => told.hint("`portcullis mcp status` says how it stands"),
+                    LinkError::Failed { sent: true, .. } => {
+                        told.hint("whether the call was carried out is not known")
+                    }
+                    LinkError::Failed { sent: false, .. } => told.hint("try again later"),
+                }
+            }
+            RequestError::Cancelled => ToolError::cancelled(),
+        }
+    }
+}

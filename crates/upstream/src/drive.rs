@@ -1,0 +1,401 @@
+//! The road of one call to a server, with all the questions that the server has on the way.
+//!
+//! A server of the older era asks in the middle of a call and waits; one of the newer era ends the round with its
+//! questions and is called again. Clients are the same two kinds. All four pairs meet here:
+//!
+//! | server | client waits | client calls again |
+//! |---|---|---|
+//! | waits | asked, answered | the call is parked until the client is back |
+//! | called again | asked, then called again | the round ends with the server's questions and its state |
+
+use crate::connection::{Ask as Outward, Connection, RequestError};
+use crate::inbox::{Answer, Asked, Listener, questions};
+use portcullis_core::{
+    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
+    ToolError,
+};
+use portcullis_wire::rpc::{self, RpcError};
+use portcullis_wire::{Id, era};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often a server may ask before it has to come to an end.
+const ROUNDS_MAX: usize = 32;
+/// How long a call is kept for a client that has to come back with answers.
+const PARKED_FOR: Duration = Duration::from_secs(300);
+/// How many calls of one server may be kept so.
+const PARKED_MAX: usize = 256;
+
+/// What is asked of a server, apart from how it goes on.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    /// The inside of `params`.
+    pub(crate) params: String,
+    /// What is named: a tool, a prompt, an address.
+    pub(crate) name: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) timeout: Duration,
+}
+
+/// What a round leaves for the next one.
+#[derive(Serialize, Deserialize)]
+enum Left {
+    /// The server's own words.
+    Server { state: Option<String> },
+    /// The name of a call that is parked here.
+    Parked(String),
+}
+
+type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// A call that goes on as soon as its client has answered.
+struct ParkedCall {
+    running: Running,
+    asks: mpsc::Receiver<Asked>,
+    open: Vec<(String, Asked)>,
+    connection: Arc<Connection>,
+}
+
+/// The calls of one server that wait for their clients.
+#[derive(Default)]
+pub(crate) struct Parked(Mutex<HashMap<String, ParkedCall>>);
+
+impl Parked {
+    fn keep(self: &Arc<Self>, call: ParkedCall) -> Result<String, ToolError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
+        let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut all = self.lock();
+        if all.len() >= PARKED_MAX {
+            return Err(ToolError::unavailable("too many calls wait for answers of their clients")
+                .hint("try again later"));
+        }
+        all.insert(key.clone(), call);
+        drop(all);
+        let (parked, name): (Weak<Parked>, String) = (Arc::downgrade(self), key.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(PARKED_FOR).await;
+            // Dropped: the server is told that nobody waits any more.
+            if let Some(parked) = parked.upgrade() {
+                let _late = parked.lock().remove(&name);
+            }
+        });
+        Ok(key)
+    }
+
+    fn take(&self, key: &str) -> Option<ParkedCall> {
+        self.lock().remove(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ParkedCall>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why there is no result.
+pub(crate) enum Failure {
+    Request(RequestError),
+    Told(ToolError),
+}
+
+impl From<ToolError> for Failure {
+    fn from(error: ToolError) -> Failure {
+        Failure::Told(error)
+    }
+}
+
+/// Makes the call and sees it to its end, or to the end of this round.
+pub(crate) async fn drive(
+    connection: &Arc<Connection>,
+    parked: &Arc<Parked>,
+    call: &Call,
+    request: &Request,
+) -> Result<Box<RawValue>, Failure> {
+    let peer = &call.ctx.peer;
+    let left = peer.state().and_then(|state| serde_json::from_str::<Left>(state).ok());
+    let own = |key: &&String| !key.starts_with(OWN_KEYS);
+    let mut drive = match (left, peer.round()) {
+        (Some(Left::Parked(key)), Some(answers)) => {
+            let kept = parked.take(&key).ok_or_else(|| {
+                ToolError::unavailable("the call that was to go on has ended meanwhile")
+                    .hint("make the call again from the beginning")
+            })?;
+            let (connection, running, asks) = (kept.connection.clone(), kept.running, kept.asks);
+            for (key, asked) in kept.open {
+                reply(&connection, &asked.id, asked.ask.kind, answers.get(&key));
+            }
+            Drive { connection, parked, call, request, running, asks, asked: 0 }
+        }
+        // What a client brings is the server's to judge, whether it was asked for here or not.
+        (left, Some(answers)) if left.is_some() || answers.keys().any(|key| own(&key)) => {
+            let state = match left {
+                Some(Left::Server { state }) => state,
+                _ => None,
+            };
+            Drive::begin(connection, parked, call, request, Some((state, answers.clone())))
+        }
+        _ => Drive::begin(connection, parked, call, request, None),
+    };
+    drive.run().await
+}
+
+struct Drive<'a> {
+    connection: Arc<Connection>,
+    parked: &'a Arc<Parked>,
+    call: &'a Call,
+    request: &'a Request,
+    running: Running,
+    asks: mpsc::Receiver<Asked>,
+    asked: usize,
+}
+
+/// What happens next.
+enum Next {
+    Answer(Answer),
+    Asked(Vec<Asked>),
+}
+
+impl<'a> Drive<'a> {
+    fn begin(
+        connection: &Arc<Connection>,
+        parked: &'a Arc<Parked>,
+        call: &'a Call,
+        request: &'a Request,
+        earlier: Option<(Option<String>, Answers)>,
+    ) -> Drive<'a> {
+        let (running, asks) = start(connection, call, request, earlier);
+        Drive { connection: connection.clone(), parked, call, request, running, asks, asked: 0 }
+    }
+
+    async fn run(&mut self) -> Result<Box<RawValue>, Failure> {
+        for _ in 0..ROUNDS_MAX {
+            match self.next().await {
+                Next::Answer(Err(error)) => return Err(Failure::Request(error)),
+                Next::Answer(Ok(result)) => match questions_of(&result)? {
+                    None => return Ok(result),
+                    Some((questions, state)) => self.ask_for_next_round(questions, state).await?,
+                },
+                Next::Asked(asked) => self.ask_while_it_waits(asked).await?,
+            }
+        }
+        Err(ToolError::new(ErrorKind::Upstream, format!("the server asked more than {ROUNDS_MAX} times"))
+            .into())
+    }
+
+    async fn next(&mut self) -> Next {
+        tokio::select! {
+            biased;
+            answer = &mut self.running => Next::Answer(answer),
+            // Not a matter of the request itself: one that is parked outlives the round that began it.
+            () = self.call.ctx.cancel.cancelled() => Next::Answer(Err(RequestError::Cancelled)),
+            Some(first) = self.asks.recv() => {
+                let mut asked = vec![first];
+                while let Ok(more) = self.asks.try_recv() {
+                    asked.push(more);
+                }
+                Next::Asked(asked)
+            }
+        }
+    }
+
+    /// A server of the newer era has ended its round. Calls it again, or ends ours.
+    async fn ask_for_next_round(
+        &mut self,
+        questions: Vec<Question>,
+        state: Option<String>,
+    ) -> Result<(), ToolError> {
+        let peer = &self.call.ctx.peer;
+        if peer.round().is_some() {
+            return Err(ends_round(&**peer, questions, &Left::Server { state }));
+        }
+        let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
+        let again = start(&self.connection, self.call, self.request, Some((state, answers)));
+        (self.running, self.asks) = again;
+        Ok(())
+    }
+
+    /// A server of the older era waits for answers. Gets them, or parks the call until the client is back.
+    async fn ask_while_it_waits(&mut self, asked: Vec<Asked>) -> Result<(), ToolError> {
+        let peer = self.call.ctx.peer.clone();
+        // The server was told that it could ask, because some clients can be; what it does without is its own to decide.
+        let (asked, refused): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|asked| peer.offers(asked.ask.kind));
+        for asked in refused {
+            let method = era::ask_method(asked.ask.kind);
+            self.connection.inbox.answer(&asked.id, Err(RpcError::method_not_found(method)));
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let open: Vec<(String, Asked)> = asked
+            .into_iter()
+            .map(|asked| {
+                self.asked += 1;
+                (format!("{}_{}", kind_name(asked.ask.kind), self.asked), asked)
+            })
+            .collect();
+        let questions: Vec<Question> =
+            open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() }).collect();
+        if peer.round().is_some() {
+            let ended = std::mem::replace(&mut self.running, Box::pin(std::future::pending()));
+            let asks = std::mem::replace(&mut self.asks, questions_of_nobody());
+            let connection = self.connection.clone();
+            let key = self.parked.keep(ParkedCall { running: ended, asks, open, connection })?;
+            return Err(ends_round(&*peer, questions, &Left::Parked(key)));
+        }
+        let answers = tokio::select! {
+            answers = peer.ask(questions) => answers,
+            () = self.call.ctx.cancel.cancelled() => return Err(ToolError::cancelled()),
+            () = self.connection.closed().cancelled() => return Ok(()),
+        };
+        match answers {
+            Ok(answers) => {
+                for (key, asked) in &open {
+                    reply(&self.connection, &asked.id, asked.ask.kind, answers.get(key));
+                }
+            }
+            // The server decides what it does without an answer.
+            Err(refused) => {
+                for (_, asked) in &open {
+                    self.connection.inbox.answer(&asked.id, Err(not_answered(asked.ask.kind, &refused)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn questions_of_nobody() -> mpsc::Receiver<Asked> {
+    questions().1
+}
+
+fn kind_name(kind: AskKind) -> &'static str {
+    match kind {
+        AskKind::Elicit => "elicitation",
+        AskKind::Sample => "sampling",
+        AskKind::Roots => "roots",
+    }
+}
+
+fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolError {
+    if let Some(question) = questions.iter().find(|question| !peer.offers(question.ask.kind)) {
+        return ToolError::needs_capability(question.ask.kind);
+    }
+    match serde_json::to_string(left) {
+        Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state) }),
+        Err(error) => ToolError::internal(error),
+    }
+}
+
+fn reply(connection: &Connection, id: &Id, kind: AskKind, answer: Option<&Value>) {
+    let answer = match answer {
+        Some(answer) => Ok(answer.to_string().into_bytes()),
+        None => Err(RpcError::new(
+            rpc::INVALID_REQUEST,
+            format!("the client did not answer `{}`", era::ask_method(kind)),
+        )),
+    };
+    connection.inbox.answer(id, answer);
+}
+
+fn not_answered(kind: AskKind, refused: &AskRefused) -> RpcError {
+    match refused {
+        AskRefused::NotOffered(_) => RpcError::method_not_found(era::ask_method(kind)),
+        AskRefused::Failed(_) | AskRefused::NextRound(_) => {
+            RpcError::new(rpc::INVALID_REQUEST, "the client did not answer")
+        }
+    }
+}
+
+/// Sends the request. What comes of it owns all that it needs, so that it can be kept while its client is away.
+fn start(
+    connection: &Arc<Connection>,
+    call: &Call,
+    request: &Request,
+    earlier: Option<(Option<String>, Answers)>,
+) -> (Running, mpsc::Receiver<Asked>) {
+    let (asks, asked) = questions();
+    let peer = call.ctx.peer.clone();
+    let caller = Listener { client: call.caller.client.name.clone(), peer, asks };
+    let connection = connection.clone();
+    let (mut request, meta) = (request.clone(), call.passed.meta.clone());
+    // The parameters of a completion are its arguments already.
+    if !matches!(call.target, Target::Completion(_)) {
+        add(&mut request.params, &call.passed.params);
+    }
+    if let Some((state, answers)) = earlier {
+        let answers: Map<String, Value> =
+            answers.into_iter().filter(|(key, _)| !key.starts_with(OWN_KEYS)).collect();
+        if !answers.is_empty() {
+            add(&mut request.params, &format!(r#""inputResponses":{}"#, Value::Object(answers)));
+        }
+        if let Some(state) = state {
+            add(&mut request.params, &format!(r#""requestState":{}"#, Value::from(state)));
+        }
+    }
+    let running = Box::pin(async move {
+        let Request { method, params, name, headers, timeout } = request;
+        let ask = Outward {
+            method,
+            params,
+            meta: &meta,
+            name: name.as_deref(),
+            headers: &headers,
+            caller: Some(caller),
+            timeout,
+        };
+        connection.request(ask).await
+    });
+    (running, asked)
+}
+
+/// Adds members to the inside of an object.
+pub(crate) fn add(inside: &mut String, more: &str) {
+    if !more.is_empty() {
+        if !inside.is_empty() {
+            inside.push(',');
+        }
+        inside.push_str(more);
+    }
+}
+
+/// What a server asks at the end of a round, and what it wants back with the answers.
+type Asking = (Vec<Question>, Option<String>);
+
+/// Returns what a result asks, if it is no result yet but questions.
+fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Peek {
+        result_type: Option<String>,
+        #[serde(default)]
+        input_requests: Map<String, Value>,
+        request_state: Option<String>,
+    }
+    // Most results are only passed on, and need not be taken apart to see that.
+    if !result.get().contains("\"input_required\"") {
+        return Ok(None);
+    }
+    let Ok(peek) = serde_json::from_str::<Peek>(result.get()) else { return Ok(None) };
+    if peek.result_type.as_deref() != Some("input_required") {
+        return Ok(None);
+    }
+    let mut questions = Vec::with_capacity(peek.input_requests.len());
+    for (key, mut request) in peek.input_requests {
+        let kinds = [AskKind::Elicit, AskKind::Sample, AskKind::Roots];
+        let kind = kinds.into_iter().find(|kind| request["method"] == era::ask_method(*kind));
+        let (Some(kind), false) = (kind, key.starts_with(OWN_KEYS)) else {
+            return Err(ToolError::new(ErrorKind::Upstream, "the server asks what no client can be asked"));
+        };
+        questions.push(Question { key, ask: Ask { kind, params: request["params"].take() } });
+    }
+    Ok(Some((questions, peek.request_state)))
+}

@@ -1,0 +1,210 @@
+//! Nothing that the hub started outlives it, however the hub goes.
+//!
+//! Every server process carries a mark in its environment, and with it all that it starts. When a server is ended, what
+//! still carries its mark is ended too: a browser in a session of its own is in no process group of ours. A hub that is
+//! killed can end nothing, so a small process beside it, the guardian, waits at a pipe for that: when the hub's end of
+//! it closes, the guardian ends everything that carries any mark of that hub's.
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The variable that carries the mark.
+pub(crate) const MARK: &str = "PORTCULLIS_MARK";
+/// How long processes get to end by themselves before they are killed.
+const END_WITHIN: Duration = Duration::from_millis(500);
+/// How often is looked whether any are left; those that are killed may have started others meanwhile.
+const LOOKS_MAX: usize = 40;
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How much of an environment is read. The kernel's own bound is far above what anybody has.
+const ENVIRON_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Names one hub, so that its guardian ends nobody else's processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubMark(String);
+
+impl HubMark {
+    pub fn new() -> io::Result<HubMark> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        Ok(HubMark(random.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// Reads a mark that was handed over as text.
+    pub fn parse(text: &str) -> Option<HubMark> {
+        let is_mark = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_mark.then(|| HubMark(text.to_owned()))
+    }
+
+    /// Returns the mark of one server process.
+    pub(crate) fn of_process(&self, number: u64) -> String {
+        format!("{}.{number}", self.0)
+    }
+
+    /// What the environments of all of the hub's processes hold.
+    fn any(&self) -> Wanted {
+        Wanted { entry: format!("{MARK}={}.", self.0), whole: false }
+    }
+}
+
+/// An entry of an environment, or how one begins.
+struct Wanted {
+    entry: String,
+    whole: bool,
+}
+
+impl Wanted {
+    fn is(&self, entry: &[u8]) -> bool {
+        let wanted = self.entry.as_bytes();
+        if self.whole { entry == wanted } else { entry.starts_with(wanted) }
+    }
+}
+
+/// The process that stands by. It ends when this is dropped, and everything marked with it.
+pub struct Guardian {
+    child: Child,
+}
+
+impl Guardian {
+    /// Starts `program arguments… MARK`, which has to call [`stand_by`].
+    pub fn start(program: &Path, arguments: &[&str], mark: &HubMark) -> io::Result<Guardian> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(program);
+        command.arg0("portcullis").args(arguments).arg(&mark.0).env_clear().current_dir("/");
+        // In a group of its own: what ends the hub from a terminal must not end it too.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Guardian { child: command.spawn()? })
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It has to end soon: there is nothing left to end, or it is killed by its own bound.
+        let _ = self.child.wait();
+    }
+}
+
+/// What the guardian does: waits until the hub is gone, then ends what is left of it.
+pub fn stand_by(mark: &HubMark) {
+    let mut nothing = [0; 64];
+    // The hub never writes: this ends when the last end of the pipe is closed.
+    while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+    end_all(&mark.any(), true);
+}
+
+/// Ends what carries the mark of one server process, and tells how many there were. Blocks for a moment if there are any.
+pub(crate) fn end_marked(mark: &str) -> usize {
+    end_all(&Wanted { entry: format!("{MARK}={mark}"), whole: true }, false)
+}
+
+fn end_all(wanted: &Wanted, gently: bool) -> usize {
+    let found = marked(wanted);
+    if found.is_empty() {
+        return 0;
+    }
+    let count = found.len();
+    if gently {
+        found.iter().for_each(|pid| signal(*pid, wanted, Signal::TERM));
+        let looks = END_WITHIN.as_millis() / LOOK_EVERY.as_millis();
+        for _ in 0..looks {
+            pause();
+            if marked(wanted).is_empty() {
+                return count;
+            }
+        }
+    }
+    for _ in 0..LOOKS_MAX {
+        let left = marked(wanted);
+        if left.is_empty() {
+            break;
+        }
+        left.iter().for_each(|pid| signal(*pid, wanted, Signal::KILL));
+        pause();
+    }
+    count
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else runs on the thread that ends processes")]
+fn pause() {
+    std::thread::sleep(LOOK_EVERY);
+}
+
+/// Returns the processes whose environment holds the entry. Those of others cannot be read, and are none of ours.
+fn marked(wanted: &Wanted) -> Vec<Pid> {
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    let own = std::process::id();
+    all.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| u32::try_from(*pid).is_ok_and(|pid| pid != own) && carries(*pid, wanted))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+fn carries(pid: i32, wanted: &Wanted) -> bool {
+    let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else { return false };
+    let mut environ = Vec::new();
+    if file.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ).is_err() {
+        return false;
+    }
+    environ.split(|byte| *byte == 0).any(|entry| wanted.is(entry))
+}
+
+/// Signals the process if it still is the one that was found: its number may have gone to another.
+fn signal(pid: Pid, wanted: &Wanted, signal: Signal) {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if carries(pid.as_raw_nonzero().get(), wanted) {
+        // One that is gone is what is wanted.
+        let _ = pidfd_send_signal(&process, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+
+    fn sleeper(mark: Option<&str>) -> Child {
+        let mut command = Command::new("sh");
+        command.env_clear().env("PATH", "/usr/bin:/bin");
+        match mark {
+            // With a child of its own that leaves the group, like a browser does.
+            Some(mark) => command.args(["-c", "setsid sleep 600 & sleep 600"]).env(MARK, mark),
+            None => command.args(["-c", "exec sleep 600"]),
+        };
+        command.process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn what_carries_the_mark_is_ended_and_nothing_else() {
+        let (hub, other) = (HubMark::new().unwrap(), HubMark::new().unwrap());
+        let mut first = sleeper(Some(&hub.of_process(1)));
+        let mut tenth = sleeper(Some(&hub.of_process(10)));
+        let mut strange = sleeper(Some(&other.of_process(1)));
+        let mut unmarked = sleeper(None);
+        // Until the shells have started what they start.
+        for _ in 0..200 {
+            if marked(&hub.any()).len() == 6 && marked(&other.any()).len() == 3 {
+                break;
+            }
+            pause();
+        }
+        assert_eq!(marked(&hub.any()).len(), 6);
+
+        assert_eq!(end_marked(&hub.of_process(1)), 3);
+        assert!(first.wait().is_ok());
+        assert_eq!((marked(&hub.any()).len(), tenth.try_wait().unwrap()), (3, None));
+
+        assert_eq!(end_all(&hub.any(), true), 3);
+        assert!(tenth.wait().is_ok());
+        assert_eq!(marked(&hub.any()).len(), 0);
+        assert_eq!((strange.try_wait().unwrap(), unmarked.try_wait().unwrap()), (None, None));
+
+        end_all(&other.any(), false);
+        assert!(strange.wait().is_ok());
+        unmarked.kill().unwrap();
+        unmarked.wait().unwrap();
+    }
+}

@@ -1,0 +1,223 @@
+//! One request to the server, with all that stands around it: headers of the configuration, who we are, and redirects.
+
+use crate::connection::{LinkError, RequestError};
+use crate::link::Credentials;
+use crate::spec::{HeaderSpec, HttpSpec};
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use portcullis_core::json::printable;
+use portcullis_egress::EgressError;
+use portcullis_egress::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
+    WWW_AUTHENTICATE,
+};
+use portcullis_egress::own::{Ask, Method, Own, OwnError, Reply};
+use std::sync::Arc;
+
+/// How many times a server may send us on, within itself.
+const REDIRECTS_MAX: usize = 3;
+/// How often one request may be refused and made again: without a token, and then with one of too small a scope.
+const REFUSALS_MAX: usize = 3;
+/// How much of a challenge is looked at.
+const CHALLENGE_CHARS_MAX: usize = 4_000;
+
+pub(super) struct Exchanges {
+    own: Arc<Own>,
+    headers: Vec<HeaderSpec>,
+    credentials: Option<Arc<dyn Credentials>>,
+    /// Where the server sent us on to, within itself.
+    moved: ArcSwapOption<String>,
+}
+
+impl Exchanges {
+    pub(super) fn new(
+        spec: &HttpSpec,
+        credentials: Option<Arc<dyn Credentials>>,
+    ) -> Result<Exchanges, EgressError> {
+        let own = Own::new(spec.place.clone(), spec.extra_roots.clone())?;
+        let moved = ArcSwapOption::empty();
+        Ok(Exchanges { own: Arc::new(own), headers: spec.headers.clone(), credentials, moved })
+    }
+
+    /// Returns the path that `location`, said on the way to the server, leads to within it.
+    pub(super) fn joined(&self, location: &str) -> Option<String> {
+        self.own.place().joined(&self.path(), location)
+    }
+
+    fn path(&self) -> String {
+        match &*self.moved.load() {
+            Some(moved) => String::clone(moved),
+            None => self.own.place().path().to_owned(),
+        }
+    }
+
+    /// Makes a request; once more where it got lost on a connection that the server was about to close, and making it
+    /// twice does no harm.
+    pub(super) async fn make_again(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        is_safe: bool,
+    ) -> Result<Reply, RequestError> {
+        match self.attempt(method.clone(), None, headers.clone(), body.clone()).await {
+            Err(Unmade::Broken(error)) if error.sent && error.reused && is_safe => {
+                self.make(method, None, headers, body).await
+            }
+            made => made.map_err(RequestError::from),
+        }
+    }
+
+    /// Makes a request, and returns the head of the answer whatever its status, but for those that are dealt with here.
+    pub(super) async fn make(
+        &self,
+        method: Method,
+        path: Option<&str>,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Reply, RequestError> {
+        self.attempt(method, path, headers, body).await.map_err(RequestError::from)
+    }
+
+    async fn attempt(
+        &self,
+        method: Method,
+        path: Option<&str>,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Reply, Unmade> {
+        let (mut redirects, mut refusals) = (0, 0);
+        let (mut to, keeps) = (path.map_or_else(|| self.path(), str::to_owned), path.is_none());
+        loop {
+            let headers = self.dressed(&method, headers.clone()).await?;
+            let used = headers.get(AUTHORIZATION).cloned();
+            let ask = Ask { method: method.clone(), path: to.clone(), headers, body: body.clone() };
+            let reply = self.own.send(ask).await.map_err(Unmade::Broken)?;
+            match reply.status {
+                307 | 308 => {
+                    redirects += 1;
+                    to = self.redirected(&reply, &to, redirects)?;
+                    if keeps {
+                        self.moved.store(Some(Arc::new(to.clone())));
+                    }
+                }
+                status @ (401 | 403) => {
+                    refusals += 1;
+                    if !self.may_again(status, used.as_ref(), &reply, refusals).await? {
+                        return Err(Unmade::Told(refusal(status, &reply)));
+                    }
+                }
+                _ => {
+                    unpacked(&reply)?;
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+
+    /// Asks whoever keeps our credentials whether they are better now.
+    async fn may_again(
+        &self,
+        status: u16,
+        used: Option<&HeaderValue>,
+        reply: &Reply,
+        refusals: usize,
+    ) -> Result<bool, Unmade> {
+        let Some(credentials) = self.credentials.as_ref().filter(|_| refusals <= REFUSALS_MAX) else {
+            return Ok(false);
+        };
+        let used = used.and_then(|used| used.to_str().ok());
+        credentials.refused(used, status, challenge(reply).as_deref()).await.map_err(Unmade::Told)
+    }
+
+    fn redirected(&self, reply: &Reply, from: &str, redirects: usize) -> Result<String, Unmade> {
+        let failed = |why: String| Unmade::Told(LinkError::Failed { why, sent: false });
+        if redirects > REDIRECTS_MAX {
+            return Err(failed(format!("the server redirects more than {REDIRECTS_MAX} times")));
+        }
+        let location = reply.headers.get(LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let location = location.ok_or_else(|| failed("the server redirects without saying where".into()))?;
+        // What we are asked to say again may be private, and who we are always is.
+        self.own.place().joined(from, &location).ok_or_else(|| {
+            failed("the server redirects to another place; if that is right, put it into `url`".into())
+        })
+    }
+
+    /// Adds what every request says.
+    async fn dressed(&self, method: &Method, mut headers: HeaderMap) -> Result<HeaderMap, Unmade> {
+        let said = |why: String| Unmade::Told(LinkError::Failed { why, sent: false });
+        let accepted = match *method {
+            Method::GET => "text/event-stream",
+            _ => "application/json, text/event-stream",
+        };
+        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+        if *method == Method::POST {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        const NAMED: HeaderValue =
+            HeaderValue::from_static(concat!("Portcullis/", env!("CARGO_PKG_VERSION")));
+        headers.insert(USER_AGENT, NAMED);
+        for header in &self.headers {
+            let name = &header.name;
+            let value =
+                (header.values.0)(&header.written).map_err(|why| said(format!("`headers.{name}`: {why}")))?;
+            let mut value = HeaderValue::from_str(&value)
+                .map_err(|_| said(format!("`headers.{name}`: the value cannot stand in a header")))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        if let Some(credentials) = &self.credentials
+            && let Some(value) = credentials.header().await.map_err(Unmade::Told)?
+        {
+            let value = HeaderValue::from_str(&value);
+            let mut value = value.map_err(|_| said("the token cannot stand in a header".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// Why there is no answer that one could read.
+enum Unmade {
+    Broken(OwnError),
+    Told(LinkError),
+}
+
+impl From<Unmade> for RequestError {
+    fn from(unmade: Unmade) -> RequestError {
+        match unmade {
+            Unmade::Broken(error) => failed(error),
+            Unmade::Told(error) => RequestError::Link(error),
+        }
+    }
+}
+
+pub(super) fn failed(error: OwnError) -> RequestError {
+    RequestError::Link(LinkError::Failed { why: error.why, sent: error.sent })
+}
+
+/// Packed answers are not asked for.
+fn unpacked(reply: &Reply) -> Result<(), Unmade> {
+    match reply.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity" | b"") => Ok(()),
+        Some(other) => {
+            let why = format!("the answer is packed as `{}`", printable(&String::from_utf8_lossy(other)));
+            Err(Unmade::Told(LinkError::Failed { why, sent: true }))
+        }
+    }
+}
+
+fn challenge(reply: &Reply) -> Option<String> {
+    let all: Vec<&str> =
+        reply.headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!all.is_empty()).then(|| all.join(", ").chars().take(CHALLENGE_CHARS_MAX).collect())
+}
+
+fn refusal(status: u16, reply: &Reply) -> LinkError {
+    let said = challenge(reply).map(|said| format!(" and says `{}`", printable(&said))).unwrap_or_default();
+    match status {
+        401 => LinkError::NeedsAuth(format!("the server wants to know who asks (401){said}")),
+        _ => LinkError::Unsuitable { status, why: format!("the server does not allow it (403){said}") },
+    }
+}

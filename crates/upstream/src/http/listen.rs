@@ -1,0 +1,90 @@
+//! What a server of the older era says by itself: one stream that stays open.
+
+use super::stream::{Ended, LAST_EVENT, Mark, RETRY, RETRY_MAX, events_of_messages};
+use super::{Kind, Way, kind};
+use crate::connection::{LinkError, RequestError};
+use portcullis_egress::own::Method;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a server may not be reached before it counts as gone.
+const UNREACHED_MAX: u32 = 3;
+
+/// What one attempt came to.
+enum Heard {
+    /// The stream was open, and has ended after so many events.
+    Stream(usize),
+    /// There is no such stream, and there will be none.
+    Nothing,
+    Unreached,
+}
+
+impl Way {
+    /// Begins to listen, once.
+    pub(super) fn listen(self: &Arc<Self>) {
+        if self.listening.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let way = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = way.keep_listening() => {}
+                () = way.end.cancelled() => {}
+                () = way.inbox.retired.cancelled() => {}
+            }
+        });
+    }
+
+    async fn keep_listening(&self) {
+        let (mut mark, mut opened, mut unreached, mut empty) = (Mark::default(), false, 0, 0_u32);
+        loop {
+            match self.hear(&mut mark, opened).await {
+                Heard::Nothing => return,
+                Heard::Stream(events) => {
+                    (opened, unreached) = (true, 0);
+                    empty = if events > 0 { 0 } else { empty + 1 };
+                }
+                Heard::Unreached => {
+                    unreached += 1;
+                    if unreached >= UNREACHED_MAX {
+                        // What is under way on other connections may still end well.
+                        self.inbox.retire();
+                        return;
+                    }
+                }
+            }
+            // A server that only ever hangs up is asked less and less often.
+            let longer = RETRY * 2_u32.saturating_pow(empty.min(10)).saturating_sub(1);
+            tokio::time::sleep((mark.retry + longer).clamp(Duration::from_millis(100), RETRY_MAX)).await;
+        }
+    }
+
+    async fn hear(&self, mark: &mut Mark, opened: bool) -> Heard {
+        let mut headers = self.headers(None);
+        headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
+        let reply = match self.exchanges.make(Method::GET, None, headers, bytes::Bytes::new()).await {
+            Ok(reply) => reply,
+            Err(RequestError::Link(LinkError::Failed { .. })) => return Heard::Unreached,
+            Err(_) => return Heard::Nothing,
+        };
+        match reply.status {
+            200 if matches!(kind(&reply), Kind::Events) => {}
+            400 | 404 if opened && self.session.get().is_some() => {
+                let _ = self.lose();
+                return Heard::Nothing;
+            }
+            500.. => return Heard::Unreached,
+            // Usually 405: the server says nothing by itself.
+            _ => return Heard::Nothing,
+        }
+        match self.read(reply, events_of_messages(), mark, None).await {
+            Ended::Over { events, .. } => Heard::Stream(events),
+            Ended::Answered => Heard::Stream(1),
+            Ended::Unusable(why) => {
+                tracing::warn!(target: "upstream", %why, "What a server says by itself is not listened to any more.");
+                Heard::Nothing
+            }
+        }
+    }
+}

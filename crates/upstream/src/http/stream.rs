@@ -1,0 +1,115 @@
+//! The stream that answers one request, and how it is taken up again where it broke.
+
+use super::{Kind, Way, finish, kind};
+use crate::connection::{LinkError, RequestError};
+use crate::link::MESSAGE_BYTES_MAX;
+use portcullis_egress::header::{HeaderName, HeaderValue};
+use portcullis_egress::own::{Method, Reply};
+use portcullis_wire::Era;
+use portcullis_wire::sse::EventReader;
+use std::time::Duration;
+
+pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// How long to wait before a stream is taken up again, where the server does not say.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// A server that wants more time than this does not get it.
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How often a stream is taken up again on which nothing comes.
+const RESUMED_MAX: usize = 10;
+
+/// Where a stream stands.
+pub(super) struct Mark {
+    pub(super) last: Option<HeaderValue>,
+    pub(super) retry: Duration,
+}
+
+impl Default for Mark {
+    fn default() -> Mark {
+        Mark { last: None, retry: RETRY }
+    }
+}
+
+/// How a stream ended.
+pub(super) enum Ended {
+    /// What was waited for has come.
+    Answered,
+    /// It is over, after so many events.
+    Over { events: usize, why: Option<String> },
+    /// What came cannot be used, and would not be better next time.
+    Unusable(String),
+}
+
+impl Way {
+    /// Reads the stream that answers a request, until the answer is there.
+    pub(super) async fn follow(&self, reply: Reply, id: u64) -> Result<(), RequestError> {
+        let failed = |why: String| RequestError::Link(LinkError::Failed { why, sent: true });
+        let (mut mark, mut reply, mut silent) = (Mark::default(), reply, 0);
+        loop {
+            let (events, why) = match self.read(reply, events_of_messages(), &mut mark, Some(id)).await {
+                Ended::Answered => return Ok(()),
+                Ended::Unusable(why) => return Err(failed(why)),
+                Ended::Over { events, why } => (events, why),
+            };
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            // Only the older era remembers what it said.
+            let resumable = mark.last.is_some() && self.era() != Some(Era::PerRequest);
+            silent = if events > 0 { 0 } else { silent + 1 };
+            if !resumable || silent > RESUMED_MAX {
+                return Err(failed(format!("the server ended its answer before it was complete{why}")));
+            }
+            tokio::time::sleep(mark.retry).await;
+            let mut headers = self.headers(None);
+            headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
+            reply = self.exchanges.make(Method::GET, None, headers, bytes::Bytes::new()).await?;
+            if reply.status != 200 || !matches!(kind(&reply), Kind::Events) {
+                let status = reply.status;
+                return Err(failed(format!("the server broke off and does not go on (status {status})")));
+            }
+        }
+    }
+
+    /// Hands what comes over a stream to the inbox: until the answer to `about` is there, or the stream ends.
+    pub(super) async fn read(
+        &self,
+        mut reply: Reply,
+        mut reader: EventReader,
+        mark: &mut Mark,
+        about: Option<u64>,
+    ) -> Ended {
+        let mut events = 0;
+        loop {
+            loop {
+                let event = match reader.event() {
+                    Ok(Some(event)) => event,
+                    Ok(None) => break,
+                    Err(error) => return Ended::Unusable(error.to_string()),
+                };
+                events += 1;
+                if let Some(id) = event.id {
+                    mark.last = HeaderValue::from_str(&id).ok().filter(|id| !id.is_empty());
+                }
+                if let Some(ms) = event.retry_ms {
+                    mark.retry = Duration::from_millis(ms).min(RETRY_MAX);
+                }
+                if !event.data.is_empty() {
+                    self.inbox.receive(&event.data, about);
+                }
+                if about.is_some_and(|id| !self.inbox.awaits(id)) {
+                    finish(reply);
+                    return Ended::Answered;
+                }
+            }
+            let piece = match reply.piece().await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Ended::Over { events, why: None },
+                Err(error) => return Ended::Over { events, why: Some(error.why) },
+            };
+            reader.feed(&piece);
+        }
+    }
+}
+
+/// Reads events that hold a message each.
+pub(super) fn events_of_messages() -> EventReader {
+    EventReader::new(MESSAGE_BYTES_MAX)
+}

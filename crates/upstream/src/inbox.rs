@@ -1,0 +1,289 @@
+//! What a server says: answers to those who wait for them, and what it says by itself.
+
+use crate::connection::RequestError;
+use crate::link::{Link, Outgoing};
+use bytes::Bytes;
+use portcullis_core::{Ask, AskKind, LogLevel, LogMessage, Peer, Progress};
+use portcullis_wire::message::{self, Incoming, Message};
+use portcullis_wire::rpc::{self, RpcError};
+use portcullis_wire::{Id, era};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+/// One of each kind is enough: what waits already says that there is something to look at.
+const HEARD_MAX: usize = 64;
+/// How many questions one call may have open at once.
+const QUESTIONS_MAX: usize = 16;
+/// How long a server's word for where a log message comes from may be.
+const LOGGER_CHARS_MAX: usize = 100;
+
+/// What a server sent without being asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Heard {
+    ToolsChanged,
+    PromptsChanged,
+    ResourcesChanged,
+    ResourceUpdated(String),
+}
+
+/// How often a server said that its tools or prompts changed, and up to which time it was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lists {
+    pub(crate) said: u64,
+    pub(crate) looked: u64,
+}
+
+/// What a server asks in the middle of a call.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: Id,
+    pub(crate) ask: Ask,
+}
+
+pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
+
+/// One request that waits for its answer.
+pub(crate) struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    /// Told at every sign of life.
+    alive: Arc<Notify>,
+    caller: Option<Listener>,
+}
+
+/// Who made the call that a request is part of.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    /// The name of the client.
+    pub(crate) client: String,
+    pub(crate) peer: Arc<dyn Peer>,
+    pub(crate) asks: mpsc::Sender<Asked>,
+}
+
+/// What the one who waits holds.
+pub(crate) struct Expected {
+    pub(crate) answer: oneshot::Receiver<Answer>,
+    pub(crate) alive: Arc<Notify>,
+}
+
+/// Where everything arrives that one server says.
+pub(crate) struct Inbox {
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    heard: mpsc::Sender<Heard>,
+    link: OnceLock<Weak<dyn Link>>,
+    /// Whether what it offers is still what it said last.
+    pub(crate) lists: watch::Sender<Lists>,
+    /// Cancelled when the server is gone.
+    pub(crate) closed: CancellationToken,
+    /// Cancelled when a new connection is needed. What is under way on this one goes on.
+    pub(crate) retired: CancellationToken,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
+        let (heard, hears) = mpsc::channel(HEARD_MAX);
+        let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
+        let (waiting, lists) = (Mutex::default(), watch::Sender::default());
+        let inbox = Inbox { waiting, heard, link: OnceLock::new(), lists, closed, retired };
+        (Arc::new(inbox), hears)
+    }
+
+    /// Says by which link the server is answered.
+    pub(crate) fn answers_by(&self, link: &Arc<dyn Link>) {
+        let _ = self.link.set(Arc::downgrade(link));
+    }
+
+    /// Waits until what the server offers has been looked at since it last said that it changed.
+    pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
+        let mut lists = self.lists.subscribe();
+        let said = lists.borrow().said;
+        let looked = lists.wait_for(|lists| lists.looked >= said);
+        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
+    }
+
+    pub(crate) fn expect(&self, id: u64, caller: Option<Listener>) -> Expected {
+        let (answer, answered) = oneshot::channel();
+        let alive = Arc::new(Notify::new());
+        self.lock().insert(id, Waiting { answer, alive: alive.clone(), caller });
+        Expected { answer: answered, alive }
+    }
+
+    /// Nobody waits for this any more. Returns whether somebody did.
+    pub(crate) fn forget(&self, id: u64) -> bool {
+        self.lock().remove(&id).is_some()
+    }
+
+    /// Takes a message of the server's. `about` is the request on whose stream it came, where it has one.
+    pub(crate) fn receive(&self, bytes: &[u8], about: Option<u64>) {
+        match message::parse(bytes) {
+            Ok(Incoming::One(message)) => self.take(message, about),
+            Ok(Incoming::Batch(batch)) => {
+                batch.0.into_iter().flatten().for_each(|message| self.take(message, about))
+            }
+            Err(malformed) => {
+                tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
+            }
+        }
+    }
+
+    fn take(&self, message: Message<'_>, about: Option<u64>) {
+        match message {
+            Message::Response(response) => {
+                let Id::Number(id) = &response.id else { return };
+                let Some(waiting) = id.parse().ok().and_then(|id: u64| self.lock().remove(&id)) else {
+                    return;
+                };
+                let answer = match response.outcome {
+                    Ok(result) => Ok(result.to_owned()),
+                    Err(error) => Err(RequestError::refused(error)),
+                };
+                // Whoever asked may be gone.
+                let _ = waiting.answer.send(answer);
+            }
+            Message::Notification(notification) => {
+                let params = notification.params;
+                match notification.method.as_ref() {
+                    "notifications/progress" => self.progress(params),
+                    "notifications/message" => self.log(params, about),
+                    "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
+                    "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
+                    "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
+                    "notifications/resources/updated" => {
+                        if let Some(Value::String(uri)) = value(params).map(|mut params| params["uri"].take())
+                        {
+                            self.hear(Heard::ResourceUpdated(uri));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Message::Request(request) => self.question(request.id, &request.method, request.params, about),
+        }
+    }
+
+    /// Storms are damped: what is not taken yet says the same.
+    fn hear(&self, heard: Heard) {
+        if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
+            // At once, and never lost: a call that comes after these words must not be made by what was known before.
+            self.lists.send_modify(|lists| lists.said += 1);
+        }
+        let _ = self.heard.try_send(heard);
+    }
+
+    fn progress(&self, params: Option<&RawValue>) {
+        let Some(params) = value(params) else { return };
+        let Some(id) = params["progressToken"].as_u64() else { return };
+        let listener = {
+            let waiting = self.lock();
+            let Some(waiting) = waiting.get(&id) else { return };
+            waiting.alive.notify_one();
+            waiting.caller.clone()
+        };
+        if let (Some(listener), Some(progress)) = (listener, params["progress"].as_f64()) {
+            let message = params["message"].as_str().map(str::to_owned);
+            listener.peer.progress(Progress { progress, total: params["total"].as_f64(), message });
+        }
+    }
+
+    fn log(&self, params: Option<&RawValue>, about: Option<u64>) {
+        let Some(mut params) = value(params) else { return };
+        let Some(level) = params["level"].as_str().and_then(LogLevel::parse) else { return };
+        let Some(listener) = self.listener(about) else { return };
+        let logger = params["logger"].as_str().unwrap_or_default().chars().take(LOGGER_CHARS_MAX).collect();
+        listener.peer.log(LogMessage { level, logger, data: params["data"].take() });
+    }
+
+    /// Returns for whom the server speaks: who waits for the request that it spoke about, or, where it does not say, the
+    /// one client that is waiting. What is meant for one client is never told to another.
+    fn listener(&self, about: Option<u64>) -> Option<Listener> {
+        let waiting = self.lock();
+        if let Some(about) = about {
+            return waiting.get(&about)?.caller.clone();
+        }
+        let mut only = None::<(u64, &Listener)>;
+        for (id, waiting) in waiting.iter() {
+            let Some(caller) = &waiting.caller else { continue };
+            match only {
+                Some((_, other)) if other.client != caller.client => return None,
+                Some((other, _)) if other > *id => {}
+                _ => only = Some((*id, caller)),
+            }
+        }
+        only.map(|(_, caller)| caller.clone())
+    }
+
+    fn question(&self, id: Id, method: &str, params: Option<&RawValue>, about: Option<u64>) {
+        let kind = match method {
+            "ping" => return self.answer(&id, Ok(b"{}".to_vec())),
+            method if method == era::ask_method(AskKind::Elicit) => AskKind::Elicit,
+            method if method == era::ask_method(AskKind::Sample) => AskKind::Sample,
+            method if method == era::ask_method(AskKind::Roots) => AskKind::Roots,
+            method => return self.answer(&id, Err(RpcError::method_not_found(method))),
+        };
+        let Some(listener) = self.listener(about) else {
+            // Many servers ask for folders right after the greeting, for nobody in particular.
+            let answer = match kind {
+                AskKind::Roots => Ok(br#"{"roots":[]}"#.to_vec()),
+                AskKind::Elicit | AskKind::Sample => Err(RpcError::new(
+                    rpc::INVALID_REQUEST,
+                    "nobody can be asked: no call is under way, or calls of several clients are; \
+                     `per_client = true` gives each client a server of its own",
+                )),
+            };
+            return self.answer(&id, answer);
+        };
+        let params = value(params).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let asked = Asked { id, ask: Ask { kind, params } };
+        if let Err(full) = listener.asks.try_send(asked) {
+            let asked = match full {
+                mpsc::error::TrySendError::Full(asked) | mpsc::error::TrySendError::Closed(asked) => asked,
+            };
+            let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
+            self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+        }
+    }
+
+    /// Answers a question of the server's.
+    pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
+        let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
+        let bytes: Bytes = rpc::response(Some(id), answer);
+        tokio::spawn(async move {
+            // A server that is gone needs no answer.
+            let _ = link.send(Outgoing::aside(None, bytes)).await;
+        });
+    }
+
+    /// Ends every request that waits: the server is gone.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+        self.retired.cancel();
+        self.lock().clear();
+    }
+
+    /// Takes no new requests. Those under way find out by themselves how they end.
+    pub(crate) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Returns whether somebody still waits for the answer to this.
+    pub(crate) fn awaits(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the place where one call hears what the server asks.
+pub(crate) fn questions() -> (mpsc::Sender<Asked>, mpsc::Receiver<Asked>) {
+    mpsc::channel(QUESTIONS_MAX)
+}
+
+fn value(params: Option<&RawValue>) -> Option<Value> {
+    params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}

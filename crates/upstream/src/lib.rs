@@ -1,0 +1,34 @@
+//! Other MCP servers behind the same gate.
+//!
+//! Each configured server is one [`Upstream`]: a provider like any native family, with a task that connects it,
+//! keeps it connected and says how it stands. What a server answers is passed on as it came; what it says of its
+//! tools is made safe to show first. Nothing here decides whether a call may run: the gate did. But what no person
+//! has looked at is not offered to the gate.
+
+mod catalog;
+mod clean;
+mod connection;
+mod drive;
+mod greet;
+mod guardian;
+mod http;
+mod inbox;
+mod link;
+mod names;
+mod oauth;
+mod provider;
+mod spec;
+mod status;
+mod stdio;
+mod supervise;
+mod template;
+mod trust;
+
+pub use guardian::{Guardian, HubMark, stand_by};
+pub use oauth::{
+    About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
+};
+pub use provider::{Upstream, pinned_tools};
+pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
+pub use status::{Status, StatusKind};
+pub use trust::{Quarantined, Trust};

@@ -1,0 +1,182 @@
+//! Where a person's browser comes back to: a listener on this machine, for one login.
+
+use super::error::{OAuthError, words};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use portcullis_core::Secret;
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use url::form_urlencoded;
+
+/// How long a person may take. What is sent out with the request is good for as long, and for one answer.
+pub(super) const LOGIN_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// How long one visitor may take to say what it wants. Browsers open connections ahead of time and say nothing.
+const VISIT_WITHIN: Duration = Duration::from_secs(10);
+/// Visitors at the same time. Anything on this machine can come here.
+const VISITORS_MAX: usize = 16;
+/// The first line and the headers of a visitor.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The longest part of an answer that is looked at.
+const PART_BYTES_MAX: usize = 4 * 1024;
+pub(super) const PATH: &str = "/callback";
+
+const DONE: &str = "Portcullis has what it needs. You can close this page.";
+const NOT_DONE: &str = "The login did not succeed. The terminal says why; you can close this page.";
+const STRANGE: &str = "Nobody waits for this.";
+
+/// What the browser brought.
+#[derive(Debug)]
+pub(super) struct Brought {
+    pub(super) code: Result<Secret<String>, OAuthError>,
+    /// Who sent it, if they said so.
+    pub(super) issuer: Option<String>,
+}
+
+/// A listener, on this machine only.
+pub(super) struct Callback {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Callback {
+    /// Listens at `port`, or at one that is free.
+    pub(super) async fn listen(port: Option<u16>) -> Result<Callback, OAuthError> {
+        let failed = |error: std::io::Error| {
+            let at = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
+            OAuthError::Unfinished(format!("nobody can come back to {at} of 127.0.0.1: {error}"))
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        Ok(Callback { listener, port })
+    }
+
+    pub(super) fn redirect_uri(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// Waits for the browser that brings `state` back. Others are turned away, and change nothing.
+    pub(super) async fn wait(self, state: &str) -> Result<Brought, OAuthError> {
+        let expected = Arc::new(Expected { state: state.to_owned(), port: self.port });
+        let (bring, mut brought) = mpsc::channel::<Brought>(1);
+        let visitors = Arc::new(Semaphore::new(VISITORS_MAX));
+        // Ends with this function, and whoever is still there with it.
+        let mut visits = JoinSet::new();
+        let accepting = async {
+            loop {
+                let Ok(place) = visitors.clone().acquire_owned().await else { return };
+                while visits.try_join_next().is_some() {}
+                let Ok((stream, _)) = self.listener.accept().await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                let (expected, bring) = (expected.clone(), bring.clone());
+                visits.spawn(async move {
+                    let service = service_fn(|request| answer(request, expected.clone(), bring.clone()));
+                    let visit = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(VISIT_WITHIN)
+                        .max_buf_size(HEAD_BYTES_MAX)
+                        .keep_alive(false)
+                        .serve_connection(TokioIo::new(stream), service);
+                    // However it ends, the next visitor is as welcome.
+                    let _ = tokio::time::timeout(VISIT_WITHIN, visit).await;
+                    drop(place);
+                });
+            }
+        };
+        let late = || OAuthError::Unfinished("nobody logged in within 10 minutes; run it again".to_owned());
+        let found = tokio::select! {
+            found = brought.recv() => found.ok_or_else(late),
+            () = accepting => Err(late()),
+            () = tokio::time::sleep(LOGIN_WITHIN) => Err(late()),
+        };
+        if found.is_ok() {
+            // The page is on its way; whoever is not done in a moment is not needed.
+            let _ = tokio::time::timeout(Duration::from_secs(1), async {
+                while visits.join_next().await.is_some() {}
+            })
+            .await;
+        }
+        found
+    }
+}
+
+struct Expected {
+    state: String,
+    port: u16,
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    expected: Arc<Expected>,
+    bring: mpsc::Sender<Brought>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let hosts = [format!("127.0.0.1:{}", expected.port), format!("localhost:{}", expected.port)];
+    // A page elsewhere that has this address by a trick of names.
+    let at_home = hosts.iter().any(|known| known == host);
+    if !at_home || request.method() != Method::GET || request.uri().path() != PATH {
+        return Ok(page(StatusCode::NOT_FOUND, STRANGE));
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let part = |name: &str| {
+        let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
+        let value = found.next().map(|(_, value)| value.into_owned());
+        // What is said twice is said by two.
+        value.filter(|value| found.next().is_none() && value.len() <= PART_BYTES_MAX)
+    };
+    let is_ours = part("state").is_some_and(|state| is_equal(&state, &expected.state));
+    if !is_ours {
+        return Ok(page(StatusCode::BAD_REQUEST, STRANGE));
+    }
+    let code = match (part("error"), part("code")) {
+        (Some(error), _) => {
+            Err(OAuthError::refused("the login", &error, part("error_description").as_deref()))
+        }
+        (None, Some(code)) => Ok(Secret::new(code)),
+        (None, None) => Err(OAuthError::malformed("the answer to the login", "it has no code")),
+    };
+    let (status, text) = if code.is_ok() { (StatusCode::OK, DONE) } else { (StatusCode::OK, NOT_DONE) };
+    let issuer = part("iss").map(|issuer| if issuer.is_empty() { words("(empty)") } else { issuer });
+    // Said once: a second answer finds the place taken, or nobody there.
+    match bring.try_send(Brought { code, issuer }) {
+        Ok(()) => Ok(page(status, text)),
+        Err(_) => Ok(page(StatusCode::BAD_REQUEST, STRANGE)),
+    }
+}
+
+/// Compares without telling by the time it takes how much was right.
+fn is_equal(one: &str, other: &str) -> bool {
+    one.len() == other.len()
+        && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+/// A page that holds nothing of what was sent.
+fn page(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let html = format!("<!doctype html><meta charset=utf-8><title>Portcullis</title><p>{text}</p>\n");
+    let mut response = Response::new(Full::new(html.into()));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (CONNECTION, "close"),
+    ] {
+        response.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,168 @@
+//! Who we are to an authorization server: a client that a person configured, one that is the address of a document, or
+//! one that registers itself. In this order, as the specification has it.
+
+use super::discovery::AuthorizationServer;
+use super::error::OAuthError;
+use super::keep::{ClientKind, Login, TokenMethod};
+use super::{ClientSecret, OAuthSpec};
+use portcullis_core::Secret;
+use portcullis_egress::{Egress, Escape, Fill, Url, header};
+use serde::Deserialize;
+use serde_json::json;
+
+/// The answer to a registration. Servers repeat what was registered.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The longest name of a client.
+const CLIENT_ID_BYTES_MAX: usize = 2 * 1024;
+const WHAT: &str = "the registration of this hub";
+
+/// A client of one authorization server.
+#[derive(Debug, Clone)]
+pub(super) struct OAuthClient {
+    pub(super) kind: ClientKind,
+    pub(super) id: String,
+    pub(super) secret: Option<Secret<String>>,
+    pub(super) method: TokenMethod,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    client_secret: Option<String>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+/// Returns the client to be, registering it if need be. `known` is what was kept of an earlier login.
+pub(super) async fn client(
+    egress: &Egress,
+    spec: &OAuthSpec,
+    server: &AuthorizationServer,
+    redirect_uri: &str,
+    known: Option<&Login>,
+) -> Result<OAuthClient, OAuthError> {
+    if let Some(id) = &spec.client_id {
+        return configured(id, spec.client_secret.as_ref(), server);
+    }
+    if let Some(document) = spec.client_metadata_url.as_ref().filter(|_| server.takes_documents) {
+        let (kind, method) = (ClientKind::Document, TokenMethod::None);
+        return Ok(OAuthClient { kind, id: document.clone(), secret: None, method });
+    }
+    // Made by this issuer and for this way back, or of no use.
+    let fits = |login: &&Login| {
+        let about = &login.about;
+        about.client == ClientKind::Registered
+            && about.issuer == server.issuer
+            && about.redirect_uri == redirect_uri
+    };
+    if let Some(login) = known.filter(fits) {
+        return Ok(OAuthClient {
+            kind: ClientKind::Registered,
+            id: login.about.client_id.clone(),
+            secret: login.client_secret.clone(),
+            method: login.about.token_method,
+        });
+    }
+    match &server.registration {
+        Some(registration) => register(egress, server, registration, redirect_uri).await,
+        None => Err(unregistered(spec, server)),
+    }
+}
+
+/// Says whether a client can be had without a person.
+pub(super) fn can_be_client(spec: &OAuthSpec, server: &AuthorizationServer) -> Result<(), OAuthError> {
+    let by_document = spec.client_metadata_url.is_some() && server.takes_documents;
+    if spec.client_id.is_some() || by_document || server.registration.is_some() {
+        return Ok(());
+    }
+    Err(unregistered(spec, server))
+}
+
+fn unregistered(spec: &OAuthSpec, server: &AuthorizationServer) -> OAuthError {
+    let (issuer, name) = (super::error::words(&server.issuer), &spec.name);
+    OAuthError::Unregistered(format!(
+        "`{issuer}` knows only clients that a person registered there; set `mcp.{name}.oauth.client_id` to one"
+    ))
+}
+
+fn configured(
+    id: &str,
+    secret: Option<&ClientSecret>,
+    server: &AuthorizationServer,
+) -> Result<OAuthClient, OAuthError> {
+    let kind = ClientKind::Configured;
+    let Some(secret) = secret else {
+        return Ok(OAuthClient { kind, id: id.to_owned(), secret: None, method: TokenMethod::None });
+    };
+    let secret = Some(secret_for(secret, &server.token)?);
+    Ok(OAuthClient { kind, id: id.to_owned(), secret, method: method_with_secret(server) })
+}
+
+/// Looks a configured secret up, for the host where tokens are and no other.
+pub(super) fn secret_for(secret: &ClientSecret, token_endpoint: &str) -> Result<Secret<String>, OAuthError> {
+    let host = Url::parse(token_endpoint).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let host = host.ok_or_else(|| OAuthError::malformed("the place where tokens are", "it has no host"))?;
+    (secret.0)(&host).map_err(OAuthError::Store)
+}
+
+/// Returns how a secret is shown: in a header unless only the other way is offered.
+fn method_with_secret(server: &AuthorizationServer) -> TokenMethod {
+    let offers = |method: TokenMethod| {
+        server.token_methods.as_ref().is_none_or(|methods| methods.iter().any(|m| m == method.as_str()))
+    };
+    [TokenMethod::Basic, TokenMethod::Post]
+        .into_iter()
+        .find(|method| offers(*method))
+        .unwrap_or(TokenMethod::Basic)
+}
+
+async fn register(
+    egress: &Egress,
+    server: &AuthorizationServer,
+    registration: &str,
+    redirect_uri: &str,
+) -> Result<OAuthClient, OAuthError> {
+    // A program on someone's machine keeps no secret from them; one is taken where nothing else is offered.
+    let public = server.token_methods.as_ref().is_none_or(|methods| methods.iter().any(|m| m == "none"));
+    let asked = if public { TokenMethod::None } else { method_with_secret(server) };
+    let about = json!({
+        "client_name": "Portcullis",
+        "application_type": "native",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": asked.as_str(),
+    });
+    let request = egress
+        .post(registration)
+        .header(header::ACCEPT, Fill::text("application/json"))
+        .body("application/json", Fill::text(about.to_string()), Escape::AsIs)
+        .bytes_max(ANSWER_BYTES_MAX);
+    let answer = request.send().await.map_err(OAuthError::reach("the place where clients are registered"))?;
+    let body = answer.body.unwrap_or_default();
+    if !matches!(answer.status, 200 | 201) {
+        return Err(super::tokens::told(WHAT, answer.status, &body));
+    }
+    let registered: Registered = serde_json::from_slice(&body)
+        .map_err(|_| OAuthError::malformed("the answer to the registration", "it names no client"))?;
+    if registered.client_id.is_empty() || registered.client_id.len() > CLIENT_ID_BYTES_MAX {
+        return Err(OAuthError::malformed(
+            "the answer to the registration",
+            "the client's name is empty or too long",
+        ));
+    }
+    let said = registered.token_endpoint_auth_method.as_deref().map(|text| {
+        let unknown =
+            || OAuthError::malformed("the answer to the registration", "it wants a method that we lack");
+        TokenMethod::parse(text).ok_or_else(unknown)
+    });
+    let method = said.transpose()?.unwrap_or(asked);
+    let secret = registered.client_secret.filter(|secret| !secret.is_empty() && method != TokenMethod::None);
+    if method != TokenMethod::None && secret.is_none() {
+        return Err(OAuthError::malformed(
+            "the answer to the registration",
+            "it wants a secret and gives none",
+        ));
+    }
+    let (kind, id) = (ClientKind::Registered, registered.client_id);
+    Ok(OAuthClient { kind, id, secret: secret.map(Secret::new), method })
+}

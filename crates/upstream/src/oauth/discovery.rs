@@ -1,0 +1,282 @@
+//! Who may let us in: from a server's refusal to the authorization server it trusts.
+//!
+//! First the document about the server (RFC 9728), at the address that its refusal names, or else at the usual places.
+//! Then the document about the authorization server (RFC 8414, or OpenID Connect). Each must say of itself what led
+//! there; where one does not, nothing more is asked of anyone.
+
+use super::address::{authorization, endpoint, is_resource_of};
+use super::error::OAuthError;
+use portcullis_core::json::printable;
+use portcullis_egress::{Egress, Fill, Url, header};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A document about a server. The longest in use are below 20 KB.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// How many entries of a list are looked at.
+const ENTRIES_MAX: usize = 100;
+/// The longest name of a scope, a method or an issuer.
+const ENTRY_BYTES_MAX: usize = 2 * 1024;
+
+/// What there is to know before anyone logs in.
+#[derive(Debug, Clone)]
+pub(super) struct Discovered {
+    /// What tokens are for, exactly as the server writes it.
+    pub(super) resource: String,
+    /// What the server's document says that one may ask for.
+    pub(super) scopes: Vec<String>,
+    pub(super) server: AuthorizationServer,
+}
+
+/// An authorization server, as it describes itself.
+#[derive(Debug, Clone)]
+pub(super) struct AuthorizationServer {
+    pub(super) issuer: String,
+    pub(super) authorization: Url,
+    pub(super) token: String,
+    pub(super) registration: Option<String>,
+    pub(super) scopes: Vec<String>,
+    /// How a client may show who it is; `None` where it does not say.
+    pub(super) token_methods: Option<Vec<String>>,
+    /// Whether its answers name it.
+    pub(super) names_itself: bool,
+    /// Whether a client may be the address of a document about it.
+    pub(super) takes_documents: bool,
+}
+
+#[derive(Deserialize)]
+struct ResourceDocument {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ServerDocument {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    client_id_metadata_document_supported: bool,
+}
+
+const RESOURCE: &str = "the server's document about its logins";
+const SERVER: &str = "the authorization server's document about itself";
+
+/// Finds out who lets us in to the server at `server`. `named` is the address that its refusal gave.
+pub(super) async fn discover(
+    egress: &Egress,
+    server: &Url,
+    named: Option<&str>,
+) -> Result<Discovered, OAuthError> {
+    let places = match named {
+        Some(named) => vec![named.to_owned()],
+        None => resource_places(server),
+    };
+    let mut found = None;
+    for place in &places {
+        found = document::<ResourceDocument>(egress, RESOURCE, place).await?;
+        if found.is_some() {
+            break;
+        }
+    }
+    let (resource, issuer, scopes) = match found {
+        Some(document) => {
+            if !is_resource_of(&document.resource, server) {
+                return Err(OAuthError::Mismatch(format!(
+                    "the server says that its tokens are for `{}`, which is not where it is; nobody was asked to log in",
+                    printable(&document.resource)
+                )));
+            }
+            let issuer = document.authorization_servers.into_iter().next();
+            let issuer =
+                issuer.ok_or_else(|| OAuthError::malformed(RESOURCE, "it names nobody who lets in"))?;
+            (document.resource, issuer, document.scopes_supported)
+        }
+        None if named.is_some() => {
+            return Err(OAuthError::malformed(RESOURCE, "it is not where the refusal says"));
+        }
+        // Servers from before there was such a document let in by themselves.
+        None => (canonical(server), server.origin().ascii_serialization(), Vec::new()),
+    };
+    let server = authorization_server(egress, &issuer).await?;
+    Ok(Discovered { resource, scopes: bounded(scopes), server })
+}
+
+/// Returns the address of a server as a resource: without a fragment, and without the slash that only a parser adds.
+pub(super) fn canonical(server: &Url) -> String {
+    let mut address = server.clone();
+    address.set_fragment(None);
+    let text = address.to_string();
+    match address.path() {
+        "/" if address.query().is_none() => text.trim_end_matches('/').to_owned(),
+        _ => text,
+    }
+}
+
+fn resource_places(server: &Url) -> Vec<String> {
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    let (origin, path) = (server.origin().ascii_serialization(), server.path().trim_end_matches('/'));
+    let mut places = vec![format!("{origin}{WELL_KNOWN}{path}")];
+    if !path.is_empty() {
+        places.push(format!("{origin}{WELL_KNOWN}"));
+    }
+    places
+}
+
+fn server_places(issuer: &Url) -> Vec<String> {
+    let (origin, path) = (issuer.origin().ascii_serialization(), issuer.path().trim_end_matches('/'));
+    let oauth = format!("{origin}/.well-known/oauth-authorization-server{path}");
+    let openid = format!("{origin}/.well-known/openid-configuration{path}");
+    match path {
+        "" => vec![oauth, openid],
+        path => vec![oauth, openid, format!("{origin}{path}/.well-known/openid-configuration")],
+    }
+}
+
+async fn authorization_server(egress: &Egress, issuer: &str) -> Result<AuthorizationServer, OAuthError> {
+    let wrong = |why: &str| OAuthError::malformed(SERVER, why);
+    if issuer.len() > ENTRY_BYTES_MAX {
+        return Err(wrong("its name is too long"));
+    }
+    let address = Url::parse(issuer).map_err(|_| wrong("its name is not an address"))?;
+    if address.query().is_some() || address.fragment().is_some() {
+        return Err(wrong("its name has a query or a fragment"));
+    }
+    let mut found = None;
+    for place in server_places(&address) {
+        found = document::<ServerDocument>(egress, SERVER, &place).await?;
+        if found.is_some() {
+            break;
+        }
+    }
+    let found = found.ok_or_else(|| wrong("it is at none of the usual places"))?;
+    if !is_same_issuer(&found.issuer, issuer) {
+        return Err(OAuthError::Mismatch(format!(
+            "the authorization server `{}` says that it is `{}`; nobody was asked to log in",
+            printable(issuer),
+            printable(&found.issuer)
+        )));
+    }
+    // Without it a code that somebody else gets hold of is as good as ours.
+    if !found.code_challenge_methods_supported.iter().any(|method| method == "S256") {
+        return Err(wrong("it does not offer PKCE with S256, which every login needs"));
+    }
+    let authorization_at = found.authorization_endpoint.ok_or_else(|| wrong("it names no login page"))?;
+    let token = found.token_endpoint.ok_or_else(|| wrong("it does not say where tokens are"))?;
+    let authorization = authorization(egress, &authorization_at).await?;
+    endpoint(egress, "the place where tokens are", &token).await?;
+    if let Some(registration) = &found.registration_endpoint {
+        endpoint(egress, "the place where clients are registered", registration).await?;
+    }
+    Ok(AuthorizationServer {
+        issuer: found.issuer,
+        authorization,
+        token,
+        registration: found.registration_endpoint,
+        scopes: bounded(found.scopes_supported),
+        token_methods: found.token_endpoint_auth_methods_supported.map(bounded),
+        names_itself: found.authorization_response_iss_parameter_supported,
+        takes_documents: found.client_id_metadata_document_supported,
+    })
+}
+
+/// Returns whether two names of an issuer are the same, letter by letter. A host alone is the same with its slash:
+/// common libraries add it on one side, and nobody else can be meant.
+fn is_same_issuer(one: &str, other: &str) -> bool {
+    let bare = |text: &str| match Url::parse(text) {
+        Ok(url) if url.path() == "/" && url.query().is_none() && url.fragment().is_none() => {
+            text.strip_suffix('/').unwrap_or(text).to_owned()
+        }
+        _ => text.to_owned(),
+    };
+    bare(one) == bare(other)
+}
+
+fn bounded(entries: Vec<String>) -> Vec<String> {
+    entries.into_iter().filter(|entry| entry.len() <= ENTRY_BYTES_MAX).take(ENTRIES_MAX).collect()
+}
+
+/// Reads a document; `None` if it is not there.
+async fn document<T: DeserializeOwned>(
+    egress: &Egress,
+    what: &'static str,
+    place: &str,
+) -> Result<Option<T>, OAuthError> {
+    let request = egress.get(place).header(header::ACCEPT, Fill::text("application/json"));
+    let request = request.bytes_max(DOCUMENT_BYTES_MAX).body_if(|status, _| status == 200);
+    let fetched = request.send().await.map_err(OAuthError::reach(what))?;
+    let Some(body) = fetched.body else { return Ok(None) };
+    let read = serde_json::from_slice(&body);
+    // The parser's words quote no more than the kind of what it found.
+    read.map(Some).map_err(|error| OAuthError::malformed(what, super::error::words(&error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_looked_for_where_the_specification_says() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        assert_eq!(
+            resource_places(&url("https://a.test/v1/mcp")),
+            [
+                "https://a.test/.well-known/oauth-protected-resource/v1/mcp",
+                "https://a.test/.well-known/oauth-protected-resource"
+            ]
+        );
+        assert_eq!(
+            resource_places(&url("https://a.test:8443/")),
+            ["https://a.test:8443/.well-known/oauth-protected-resource"]
+        );
+        assert_eq!(
+            server_places(&url("https://a.test/tenant/1")),
+            [
+                "https://a.test/.well-known/oauth-authorization-server/tenant/1",
+                "https://a.test/.well-known/openid-configuration/tenant/1",
+                "https://a.test/tenant/1/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            server_places(&url("https://a.test")),
+            [
+                "https://a.test/.well-known/oauth-authorization-server",
+                "https://a.test/.well-known/openid-configuration"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_issuer_is_itself_letter_by_letter() {
+        assert!(is_same_issuer("https://a.test", "https://a.test/"));
+        assert!(is_same_issuer("https://a.test/x", "https://a.test/x"));
+        for (one, other) in [
+            ("https://a.test/x", "https://a.test/x/"),
+            ("https://a.test", "https://b.test"),
+            ("https://a.test", "http://a.test"),
+            ("https://a.test", "https://A.test"),
+            ("https://a.test:443", "https://a.test"),
+        ] {
+            assert!(!is_same_issuer(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_resource_is_written_without_what_a_parser_adds() {
+        let canonical = |text: &str| canonical(&Url::parse(text).unwrap());
+        assert_eq!(canonical("https://a.test"), "https://a.test");
+        assert_eq!(canonical("https://A.test/mcp#x"), "https://a.test/mcp");
+        assert_eq!(canonical("https://a.test/mcp/"), "https://a.test/mcp/");
+    }
+}

@@ -1,0 +1,88 @@
+//! What is kept of a login, and where.
+
+use portcullis_core::Secret;
+use serde::{Deserialize, Serialize};
+
+/// Keeps the login of one server across processes. Whatever is in it is a secret, and masked like every other.
+///
+/// The methods may wait for a disk or for another process.
+pub trait Keep: Send + Sync {
+    /// Returns what is kept now, also if another process has just changed it.
+    fn load(&self) -> Result<Option<Login>, String>;
+
+    /// Replaces what is kept. When this returns it is on disk, and masked.
+    fn save(&self, login: &Login) -> Result<(), String>;
+
+    /// Forgets it. Returns whether there was something.
+    fn forget(&self) -> Result<bool, String>;
+}
+
+/// A login: who let us in, to what, and by which tokens.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub about: About,
+    pub access_token: Option<Secret<String>>,
+    pub refresh_token: Option<Secret<String>>,
+    /// Of a client that registered itself. That of a configured one stays where it was configured.
+    pub client_secret: Option<Secret<String>>,
+}
+
+/// The part of a login that is no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// Who made the tokens, and the client. Nobody else is ever shown them.
+    pub issuer: String,
+    /// What the tokens are for. They go nowhere else.
+    pub resource: String,
+    pub token_endpoint: String,
+    pub client: ClientKind,
+    pub client_id: String,
+    pub token_method: TokenMethod,
+    /// Where a client that registered itself said that people come back to.
+    pub redirect_uri: String,
+    /// Seconds since the epoch; `None` if nobody said.
+    pub expires_at: Option<u64>,
+    /// What was asked for, whatever was granted.
+    pub asked: Vec<String>,
+    /// What the server wanted besides, since then.
+    pub wanted: Vec<String>,
+}
+
+/// How we became a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientKind {
+    /// A person registered it, and configured it here.
+    Configured,
+    /// Its name is the address of a document about it.
+    Document,
+    /// It registered itself.
+    Registered,
+}
+
+/// How a client shows who it is where tokens are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenMethod {
+    None,
+    Basic,
+    Post,
+}
+
+impl TokenMethod {
+    /// As it is written in documents.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            TokenMethod::None => "none",
+            TokenMethod::Basic => "client_secret_basic",
+            TokenMethod::Post => "client_secret_post",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Option<TokenMethod> {
+        [TokenMethod::None, TokenMethod::Basic, TokenMethod::Post]
+            .into_iter()
+            .find(|method| method.as_str() == text)
+    }
+}

@@ -1,0 +1,180 @@
+//! A person logs in: from a refusal to tokens.
+
+use super::callback::Callback;
+use super::challenge::Challenge;
+use super::client::{self, OAuthClient};
+use super::discovery::{self, AuthorizationServer, Discovered};
+use super::error::OAuthError;
+use super::keep::{About, Login};
+use super::{Consent, OAuth, scopes, tokens, union};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portcullis_core::json::printable;
+use portcullis_egress::{Egress, Escape, Fill, Url, header};
+use sha2::{Digest, Sha256};
+
+/// The scope by which some authorization servers are asked for a refresh token.
+const OFFLINE: &str = "offline_access";
+
+/// Asks the server without a token, to hear what it says of its logins.
+pub(super) async fn probe(egress: &Egress, server: &Url) -> Result<Challenge, OAuthError> {
+    const ASKED: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"portcullis","version":"0"}}}"#;
+    let request = egress
+        .post(server.as_str())
+        .header(header::ACCEPT, Fill::text("application/json, text/event-stream"))
+        .body("application/json", Fill::text(ASKED), Escape::AsIs)
+        .body_if(|_, _| false);
+    let answer = request.send().await.map_err(OAuthError::reach("the server"))?;
+    let said =
+        answer.headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    let said = said.collect::<Vec<_>>().join(", ");
+    Ok(if answer.status == 401 { Challenge::parse(&said) } else { Challenge::default() })
+}
+
+/// Lets a person log in. `new` is what has to be asked for besides what is asked for anyway.
+pub(super) async fn log_in(
+    oauth: &OAuth,
+    known: Option<Login>,
+    challenge: &Challenge,
+    new: Vec<String>,
+    consent: &dyn Consent,
+) -> Result<Login, OAuthError> {
+    let (spec, egress) = (&oauth.spec, &oauth.egress);
+    let found = discovery::discover(egress, &spec.url, challenge.resource_metadata.as_deref()).await?;
+    // What another issuer made is of no use here, and not to be shown.
+    let known = known.filter(|login| login.about.issuer == found.server.issuer);
+    let asked = wanted(spec.scope.as_deref(), challenge, &found, known.as_ref(), &new);
+    let callback = listen(spec.callback_port, known.as_ref()).await?;
+    let redirect_uri = callback.redirect_uri();
+    let client = client::client(egress, spec, &found.server, &redirect_uri, known.as_ref()).await?;
+    let (state, verifier) = (random()?, random()?);
+    let page = page(&found, &client, &redirect_uri, &state, &verifier, &asked);
+    let code = {
+        let waiting = callback.wait(&state);
+        tokio::pin!(waiting);
+        // A browser may be back before the one who showed the page is.
+        let brought = tokio::select! {
+            brought = &mut waiting => brought,
+            shown = consent.show(page.as_str()) => match shown {
+                Ok(()) => waiting.await,
+                Err(why) => Err(OAuthError::Unfinished(why)),
+            },
+        }?;
+        check_issuer(&found.server, brought.issuer.as_deref())?;
+        brought.code?
+    };
+    let parts = [
+        ("grant_type", "authorization_code"),
+        ("code", code.expose().as_str()),
+        ("redirect_uri", redirect_uri.as_str()),
+        ("code_verifier", verifier.as_str()),
+        ("resource", found.resource.as_str()),
+    ];
+    let granted = tokens::request(egress, &*oauth.clock, &found.server.token, &client, &parts).await?;
+    Ok(Login {
+        about: About {
+            issuer: found.server.issuer,
+            resource: found.resource,
+            token_endpoint: found.server.token,
+            client: client.kind,
+            client_id: client.id,
+            token_method: client.method,
+            redirect_uri,
+            expires_at: granted.expires_at,
+            asked,
+            wanted: Vec::new(),
+        },
+        access_token: Some(granted.access_token),
+        refresh_token: granted.refresh_token,
+        client_secret: client.secret.filter(|_| client.kind == super::ClientKind::Registered),
+    })
+}
+
+/// Listens where people come back to: where a person said, or where they came back to before, or anywhere.
+async fn listen(port: Option<u16>, known: Option<&Login>) -> Result<Callback, OAuthError> {
+    if port.is_some() {
+        return Callback::listen(port).await;
+    }
+    let before =
+        known.and_then(|login| Url::parse(&login.about.redirect_uri).ok()).and_then(|url| url.port());
+    if let Some(before) = before
+        && let Ok(callback) = Callback::listen(Some(before)).await
+    {
+        return Ok(callback);
+    }
+    Callback::listen(None).await
+}
+
+/// Returns what to ask for: what a person configured, or the server's refusal names, or its document lists; and what was
+/// asked for before, because a new token replaces the old.
+fn wanted(
+    configured: Option<&str>,
+    challenge: &Challenge,
+    found: &Discovered,
+    known: Option<&Login>,
+    new: &[String],
+) -> Vec<String> {
+    let suggested = match (configured, challenge.scope.as_deref()) {
+        (Some(list), _) | (None, Some(list)) => scopes(list),
+        (None, None) => scopes(&found.scopes.join(" ")),
+    };
+    let before =
+        known.filter(|_| !new.is_empty()).map(|login| login.about.asked.as_slice()).unwrap_or_default();
+    let mut all = union(&union(before, &suggested), new);
+    if found.server.scopes.iter().any(|scope| scope == OFFLINE) {
+        all = union(&all, &[OFFLINE.to_owned()]);
+    }
+    all
+}
+
+/// Returns the address of the login page.
+fn page(
+    found: &Discovered,
+    client: &OAuthClient,
+    redirect_uri: &str,
+    state: &str,
+    verifier: &str,
+    asked: &[String],
+) -> Url {
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+    let mut page = found.server.authorization.clone();
+    let mut query = page.query_pairs_mut();
+    query
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &client.id)
+        .append_pair("redirect_uri", redirect_uri)
+        .append_pair("state", state)
+        .append_pair("code_challenge", &challenge)
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("resource", &found.resource);
+    if !asked.is_empty() {
+        query.append_pair("scope", &asked.join(" "));
+    }
+    drop(query);
+    page
+}
+
+/// Checks who sent the answer, letter by letter: one server must not pass for another.
+fn check_issuer(server: &AuthorizationServer, said: Option<&str>) -> Result<(), OAuthError> {
+    match said {
+        Some(said) if said == server.issuer => Ok(()),
+        Some(said) => Err(OAuthError::Mismatch(format!(
+            "the login was answered by `{}` instead of `{}`; it was thrown away",
+            printable(&said.chars().take(200).collect::<String>()),
+            printable(&server.issuer)
+        ))),
+        None if server.names_itself => Err(OAuthError::Mismatch(format!(
+            "the answer to the login does not say that it is from `{}`, which it should; it was thrown away",
+            printable(&server.issuer)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Returns 256 random bits, as text.
+fn random() -> Result<String, OAuthError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| OAuthError::Unfinished(format!("the system gave no random numbers: {error}")))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

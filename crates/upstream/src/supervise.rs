@@ -1,0 +1,350 @@
+//! Keeps one server connected, and what it offers up to date.
+
+use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
+use crate::connection::{Connection, LinkError, RequestError};
+use crate::greet::{Greeting, Unknown, greet};
+use crate::http;
+use crate::inbox::{Heard, Inbox};
+use crate::link::Carrier;
+use crate::provider::{Inner, Known, Offered};
+use crate::spec::TransportSpec;
+use crate::status::{Status, StatusKind};
+use crate::stdio::{self, StderrTail};
+use crate::trust;
+use futures::future::{BoxFuture, FutureExt};
+use portcullis_core::{Change, Changes};
+use portcullis_store::pins::Identity;
+use portcullis_wire::Era;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// How long to wait before the first new attempt; twice as long before each further one.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How often in a row trying again at once is right.
+const AT_ONCE_MAX: usize = 5;
+/// A connection that lasted this long was a good one.
+const GOOD_AFTER: Duration = Duration::from_secs(10);
+/// Changes that come closer together are told as one.
+const DAMPED: Duration = Duration::from_millis(200);
+/// A server that goes on and on saying so is looked at this seldom.
+const DAMPED_MAX: Duration = Duration::from_secs(5);
+/// So many changes within one moment are a storm.
+const STORM: usize = 3;
+/// How long a request that only listens may go on. It ends with the connection.
+const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a server may take to say that it heard whom to tell of what.
+const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a connection ended, or never was.
+enum Ended {
+    /// Trying again at once is right: what went wrong will not go wrong again.
+    Again,
+    Why(StatusKind, String),
+}
+
+impl From<RequestError> for Ended {
+    fn from(error: RequestError) -> Ended {
+        let kind = match &error {
+            RequestError::Link(LinkError::NeedsAuth(_)) => StatusKind::NeedsAuth,
+            RequestError::Link(LinkError::NeedsRegistration(_)) => StatusKind::NeedsClientRegistration,
+            RequestError::Link(LinkError::SessionLost) => return Ended::Again,
+            _ => StatusKind::Failed,
+        };
+        Ended::Why(kind, error.to_string())
+    }
+}
+
+/// Keeps the server connected until it is no longer wanted.
+pub(crate) async fn run(server: Arc<Inner>) {
+    let changes = server.changes.clone();
+    let (mut pause, mut at_once) = (RETRY_FIRST, 0);
+    while !server.stop.is_cancelled() {
+        let began = Instant::now();
+        let stderr = StderrTail::default();
+        let ended = tokio::select! {
+            ended = attempt(&server, &changes, stderr.clone()) => ended,
+            () = server.stop.cancelled() => break,
+        };
+        server.connection.store(None);
+        if began.elapsed() >= GOOD_AFTER {
+            (pause, at_once) = (RETRY_FIRST, 0);
+        }
+        let ended = match ended {
+            Ended::Again if at_once >= AT_ONCE_MAX => {
+                at_once = 0;
+                Ended::Why(StatusKind::Failed, "the server forgets every session at once".to_owned())
+            }
+            ended => ended,
+        };
+        at_once += 1;
+        let Ended::Why(kind, reason) = ended else {
+            server.status.send_modify(|status| status.kind = StatusKind::Starting);
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_FIRST) => {}
+                // Who found out said so too; that is one wish, not two.
+                () = server.again.notified() => {}
+                () = server.stop.cancelled() => break,
+            }
+            continue;
+        };
+        tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
+        let (reason, stderr) = (Some(reason), stderr.last_words().await);
+        server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
+        tokio::select! {
+            () = tokio::time::sleep(jittered(pause)) => {}
+            () = server.again.notified() => pause = RETRY_FIRST,
+            () = server.stop.cancelled() => break,
+        }
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+    server.connection.store(None);
+    server.withdraw();
+    server.status.send_replace(Status::of(StatusKind::Disabled));
+}
+
+/// Connects once. Returns when the connection has ended.
+async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> Ended {
+    // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
+    let facts = trust::facts(&server.spec).await;
+    let (connection, mut hears, greeting) = match connect(server, stderr).await {
+        Ok(connected) => connected,
+        Err(ended) => return ended,
+    };
+    let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
+    let all = BTreeSet::from([Listed::Tools, Listed::Prompts, Listed::Resources]);
+    if let Err(error) = list(&connection, &greeting, &mut offer, &all).await {
+        return error.into();
+    }
+    let is_modern = connection.revision().is_some_and(|revision| revision.era() == Era::PerRequest);
+    if !is_modern && greeting.has("logging") {
+        let level = r#""level":"debug""#.to_owned();
+        // What each client wants to hear is its own to say; a server that refuses tells what it tells.
+        let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
+    }
+    publish(server, &connection, &greeting, &facts, offer.clone());
+    let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
+    let mut told = BTreeSet::new();
+    let mut damped = DAMPED;
+    // Watched already, from before this connection.
+    server.watch_changed.notify_one();
+    loop {
+        tokio::select! {
+            () = connection.inbox.retired.cancelled() => {
+                let gone = connection.closed().is_cancelled();
+                return if gone { Ended::Why(StatusKind::Failed, "the server ended".to_owned()) } else { Ended::Again };
+            }
+            () = server.again.notified() => return Ended::Again,
+            () = server.watch_changed.notified() => {
+                let wanted = server.watched();
+                if is_modern {
+                    listening = listen(&connection, &greeting, &wanted);
+                } else {
+                    subscribe(&connection, &mut told, wanted).await;
+                }
+            }
+            () = &mut listening => {
+                tokio::time::sleep(jittered(RETRY_FIRST)).await;
+                listening = listen(&connection, &greeting, &server.watched());
+            }
+            heard = hears.recv() => {
+                let Some(first) = heard else {
+                    return Ended::Why(StatusKind::Failed, "the server ended".to_owned());
+                };
+                let mut lists = BTreeSet::new();
+                take(&mut lists, changes, first);
+                // What was said in a storm may not have been heard one by one.
+                let behind = *connection.inbox.lists.borrow();
+                if behind.said != behind.looked {
+                    lists.extend([Listed::Tools, Listed::Prompts]);
+                }
+                if lists.is_empty() {
+                    continue;
+                }
+                tokio::time::sleep(damped).await;
+                let mut more = 0;
+                while let Ok(heard) = hears.try_recv() {
+                    more += 1;
+                    take(&mut lists, changes, heard);
+                }
+                damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                // Listed first, told afterwards. A list that fails leaves the last good one.
+                let said = connection.inbox.lists.borrow().said;
+                match list(&connection, &greeting, &mut offer, &lists).await {
+                    Ok(()) => {
+                        let changed = publish(server, &connection, &greeting, &facts, offer.clone());
+                        connection.inbox.lists.send_modify(|lists| lists.looked = said);
+                        // Nothing is different, but the server may know better; one that says so all the time is not
+                        // believed.
+                        if !changed && more <= STORM {
+                            for list in lists {
+                                server.changes.announce(list.change());
+                            }
+                        }
+                    }
+                    // What the tools are now is not known, so none of them can be called.
+                    Err(error) => {
+                        tracing::warn!(target: "upstream", server = %server.spec.name, %error, "A changed list could not be read.");
+                        return error.into();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Listed {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl Listed {
+    fn change(self) -> Change {
+        match self {
+            Listed::Tools => Change::Tools,
+            Listed::Prompts => Change::Prompts,
+            Listed::Resources => Change::Resources,
+        }
+    }
+}
+
+fn take(lists: &mut BTreeSet<Listed>, changes: &Changes, heard: Heard) {
+    match heard {
+        Heard::ToolsChanged => drop(lists.insert(Listed::Tools)),
+        Heard::PromptsChanged => drop(lists.insert(Listed::Prompts)),
+        Heard::ResourcesChanged => drop(lists.insert(Listed::Resources)),
+        Heard::ResourceUpdated(uri) => changes.announce(Change::ResourceUpdated(uri)),
+    }
+}
+
+type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
+
+async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended> {
+    let failed = |why: String| Ended::Why(StatusKind::Failed, why);
+    let (inbox, hears) = Inbox::new();
+    let known = server.known();
+    let link = match &server.spec.transport {
+        TransportSpec::Stdio(spec) => stdio::start(spec, inbox.clone(), stderr),
+        TransportSpec::Http(spec) => {
+            let (credentials, carrier) = (server.credentials.clone(), known.map(|known| known.carrier));
+            http::open(spec, inbox.clone(), credentials, carrier)
+        }
+    };
+    let link = link.map_err(failed)?;
+    let connection = Arc::new(Connection::new(link, inbox));
+    let greeting = match greet(&connection, known.map(|known| known.era)).await {
+        Ok(greeting) => greeting,
+        Err(Unknown::EndedWhenProbed) => {
+            server.remember(Some(Known { era: Era::Sessions, carrier: Carrier::Usual }));
+            return Err(Ended::Again);
+        }
+        Err(Unknown::Failed(error)) => {
+            // What was known may be wrong by now.
+            server.remember(None);
+            return Err(error.into());
+        }
+    };
+    let carrier = connection.carrier();
+    server.remember(connection.revision().map(|revision| Known { era: revision.era(), carrier }));
+    Ok((connection, hears, greeting))
+}
+
+async fn list(
+    connection: &Connection,
+    greeting: &Greeting,
+    offer: &mut Offer,
+    lists: &BTreeSet<Listed>,
+) -> Result<(), RequestError> {
+    let mut dropped = Vec::new();
+    if lists.contains(&Listed::Tools) {
+        offer.tools = catalog::list(connection, TOOLS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
+        offer.prompts = catalog::list(connection, PROMPTS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Resources) && greeting.has("resources") {
+        offer.resources = catalog::list(connection, RESOURCES, &mut dropped).await?;
+        offer.templates = catalog::list(connection, TEMPLATES, &mut dropped).await?;
+    }
+    offer.dropped = dropped;
+    Ok(())
+}
+
+fn publish(
+    server: &Inner,
+    connection: &Arc<Connection>,
+    greeting: &Greeting,
+    facts: &Identity,
+    mut offer: Offer,
+) -> bool {
+    let mut identity = facts.clone();
+    identity.insert("server".to_owned(), greeting.name.clone().unwrap_or_default());
+    let snapshot = Arc::new(trust::snapshot(&mut offer, identity));
+    let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
+    server.offers(Offered { offer, snapshot, name, revision }, connection)
+}
+
+/// Asks a server of the newer era to tell what changes. Returns when it tells no more.
+fn listen<'a>(
+    connection: &Arc<Connection>,
+    greeting: &Greeting,
+    watched: &BTreeSet<String>,
+) -> BoxFuture<'a, ()> {
+    let changes = |capability: &str| greeting.capabilities.get(capability).map(|c| c["listChanged"] == true);
+    let mut wanted = json!({});
+    for (capability, key) in [
+        ("tools", "toolsListChanged"),
+        ("prompts", "promptsListChanged"),
+        ("resources", "resourcesListChanged"),
+    ] {
+        if changes(capability) == Some(true) {
+            wanted[key] = true.into();
+        }
+    }
+    if !watched.is_empty() {
+        wanted["resourceSubscriptions"] = json!(watched);
+    }
+    if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
+        return std::future::pending().boxed();
+    }
+    let (connection, params) = (connection.clone(), format!(r#""notifications":{wanted}"#));
+    async move {
+        let ended = connection.own("subscriptions/listen", params, LISTEN_FOR).await;
+        if let Err(RequestError::Refused(_)) = ended {
+            // It does not tell; asking again would not change that.
+            std::future::pending().await
+        }
+    }
+    .boxed()
+}
+
+/// Tells a server of the older era what is watched now and was not before, and the other way round.
+async fn subscribe(connection: &Connection, told: &mut BTreeSet<String>, wanted: BTreeSet<String>) {
+    let tell = async |method: &str, uri: &String| {
+        let params = format!(r#""uri":{}"#, Value::from(uri.as_str()));
+        if let Err(error) = connection.own(method, params, SUBSCRIBE_WITHIN).await {
+            tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource");
+        }
+    };
+    for uri in wanted.difference(told) {
+        tell("resources/subscribe", uri).await;
+    }
+    for uri in told.difference(&wanted) {
+        tell("resources/unsubscribe", uri).await;
+    }
+    *told = wanted;
+}
+
+/// Spreads attempts, so that many servers do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 2];
+    // Without random numbers there is no spread, and no harm.
+    let _ = getrandom::fill(&mut random);
+    pause.mul_f64(0.75 + f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
+}

@@ -1,0 +1,214 @@
+//! Servers that do not behave: each costs one call or one connection, never more.
+
+use crate::support::{World, reads, spec};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
+use portcullis_testkit::wait::within;
+use portcullis_upstream::{ServerSpec, StatusKind};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// A server that is usual but for calls of tools.
+async fn calls(does: impl Fn(&Seen) -> Does + Send + Sync + 'static) -> Misbehaving {
+    Misbehaving::open(move |seen| if seen.asks() == "tools/call" { does(seen) } else { seen.usual() })
+        .await
+        .unwrap()
+}
+
+fn hasty(url: &str) -> ServerSpec {
+    ServerSpec { timeout: Duration::from_millis(300), ..spec(url) }
+}
+
+#[tokio::test]
+async fn a_call_ends_in_time_whatever_the_server_leaves_open() {
+    let half = b"HTTP/1.1 200 X\r\nContent-Length: 100\r\nContent-Type: application/json\r\n\r\n{";
+    for hung in [Vec::new(), b"HTTP/1.1 200".to_vec(), half.to_vec(), events(&[], ": nothing yet\n\n")] {
+        let does = hung.clone();
+        let server = calls(move |_| Does::Hangs(does.clone())).await;
+        let world = World::connected(hasty(&server.url())).await;
+        let said = within("the call ends", world.call("up_echo")).await;
+        assert!(said.contains("timeout") || said.contains("no answer") || said.contains("300"), "{said}");
+        // Nobody else notices.
+        assert_eq!(world.upstream.status().kind, StatusKind::Connected);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_session_is_opened_again_and_the_call_made_again() {
+    for status in [404, 400] {
+        let lost = Arc::new(AtomicBool::new(true));
+        let (losing, greeted) = (lost.clone(), Arc::new(AtomicUsize::new(0)));
+        let greeting = greeted.clone();
+        let server = Misbehaving::open(move |seen| {
+            if seen.asks() == "initialize" {
+                greeting.fetch_add(1, Ordering::Relaxed);
+            }
+            if seen.asks() == "tools/call" && losing.swap(false, Ordering::Relaxed) {
+                return Does::Answer(answer(status, &[], "who?"));
+            }
+            seen.usual()
+        })
+        .await
+        .unwrap();
+        // Not even a tool that may do anything is in doubt: the server has not acted.
+        let world = World::connected(spec(&server.url())).await;
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed", "{status}");
+        assert_eq!(greeted.load(Ordering::Relaxed), 2, "{status}");
+        assert!(!lost.load(Ordering::Relaxed));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_every_session_is_not_asked_for_ever() {
+    let server = Misbehaving::open(|seen| match seen.header("mcp-session-id") {
+        Some(_) if seen.asks() == "tools/list" => Does::Answer(answer(404, &[], "who?")),
+        _ => seen.usual(),
+    })
+    .await
+    .unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert_eq!(reason, "the server forgets every session at once");
+    let greeted = server.seen().iter().filter(|seen| seen.asks() == "initialize").count();
+    assert!((2..=12).contains(&greeted), "{greeted}");
+}
+
+#[tokio::test]
+async fn endless_and_oversized_answers_have_an_end() {
+    let endless_json = Does::Floods {
+        head: b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n".to_vec(),
+        piece: vec![b' '; 64 * 1024],
+    };
+    let endless_line = Does::Floods { head: events(&[], "data: "), piece: vec![b'x'; 64 * 1024] };
+    let endless_head = Does::Floods {
+        head: b"HTTP/1.1 200 X\r\n".to_vec(),
+        piece: b"X-Y: zzzzzzzzzzzzzzzz\r\n".repeat(1000),
+    };
+    for (flood, expected) in [
+        (endless_json, "more than 16777216 bytes"),
+        (endless_line, "more than 16777216 bytes"),
+        (endless_head, "up"),
+    ] {
+        let server = calls(move |_| flood.clone()).await;
+        let world = World::connected(spec(&server.url())).await;
+        let said = within("the flood ends", world.call("up_echo")).await;
+        assert!(said.contains(expected) && !said.contains("timeout"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_said_to_another_place() {
+    let elsewhere = Misbehaving::open(|seen| seen.usual()).await.unwrap();
+    let target = elsewhere.url();
+    let server = calls(move |_| Does::Answer(answer(307, &[("Location", &target)], ""))).await;
+    let world = World::connected(spec(&server.url())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("redirects to another place"), "{said}");
+    assert_eq!(elsewhere.seen().len(), 0);
+    // The older way has an address of its own, which a server could choose.
+    let target = elsewhere.url();
+    let server = Misbehaving::open(move |seen| match seen.method.as_str() {
+        "GET" => Does::Hangs(events(&[], &format!("event: endpoint\ndata: {target}\n\n"))),
+        _ => Does::Answer(answer(404, &[], "")),
+    })
+    .await
+    .unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert!(reason.contains("an address at another place"), "{reason}");
+    assert_eq!(elsewhere.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn a_circle_of_redirects_ends() {
+    let server = calls(|_| Does::Answer(answer(308, &[("Location", "/mcp")], ""))).await;
+    let world = World::connected(spec(&server.url())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("redirects more than 3 times"), "{said}");
+}
+
+#[tokio::test]
+async fn both_ways_are_told_where_neither_works() {
+    let page = || answer(200, &[("Content-Type", "text/html")], "<html>hello</html>");
+    let server = Misbehaving::open(move |_| Does::Answer(page())).await.unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    for part in ["over streamable HTTP", "`text/html`", "over HTTP+SSE", "opened no stream", "2026-07-28"] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+    let server =
+        Misbehaving::open(|seen| Does::Answer(answer(if seen.method == "GET" { 405 } else { 404 }, &[], "")))
+            .await
+            .unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert!(reason.contains("404 Not Found") && reason.contains("405 Method Not Allowed"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_who_we_are_needs_auth() {
+    let challenge = ("WWW-Authenticate", "Bearer realm=\"x\"");
+    let server = Misbehaving::open(move |_| Does::Answer(answer(401, &[challenge], ""))).await.unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::NeedsAuth).await.reason.unwrap();
+    assert!(reason.contains("401") && reason.contains("realm"), "{reason}");
+    // Neither the older way nor the older era is asked for: they would be told the same.
+    assert!(server.seen().iter().all(|seen| seen.asks() == "server/discover"));
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_and_costs_one_call() {
+    for (status, body, expected) in [
+        (500, "out of order", "500 Internal Server Error: out of order"),
+        (503, "", "503 Service Unavailable"),
+        (429, "slowly", "429 Too Many Requests: slowly"),
+        (403, "", "does not allow it (403)"),
+    ] {
+        let server = calls(move |_| Does::Answer(answer(status, &[], body))).await;
+        let world = World::connected(reads(&server.url())).await;
+        let said = world.call("up_echo").await;
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(server.seen().iter().filter(|seen| seen.asks() == "tools/call").count(), 1, "{status}");
+        assert_eq!(world.upstream.status().kind, StatusKind::Connected);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_is_in_doubt_only_for_what_acts() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let make = || async {
+        let counting = asked.clone();
+        counting.store(0, Ordering::Relaxed);
+        calls(move |seen| match counting.fetch_add(1, Ordering::Relaxed) {
+            0 => Does::Closes(Vec::new()),
+            _ => seen.usual(),
+        })
+        .await
+    };
+    let server = make().await;
+    let said = World::connected(spec(&server.url())).await.call("up_echo").await;
+    assert!(said.contains("whether the call was carried out is not known"), "{said}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let server = make().await;
+    assert_eq!(World::connected(reads(&server.url())).await.call("up_echo").await, "echoed");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_to_the_question_is_told() {
+    for body in [r#"{"jsonrpc":"2.0","id":999999,"result":{}}"#, "no JSON", "[]", "{}"] {
+        let server = calls(move |_| Does::Answer(answer(200, &[JSON], body))).await;
+        let said = World::connected(spec(&server.url())).await.call("up_echo").await;
+        assert!(said.contains("is none to the question"), "{said}");
+    }
+    let server = calls(|_| Does::Answer(answer(202, &[], ""))).await;
+    let said = World::connected(spec(&server.url())).await.call("up_echo").await;
+    assert!(said.contains("status 202 and nothing else"), "{said}");
+    let event = json!({ "jsonrpc": "2.0", "method": "notifications/message" });
+    let server = calls(move |_| Does::Closes(events(&[], &format!("data: {event}\n\n")))).await;
+    let said = World::connected(spec(&server.url())).await.call("up_echo").await;
+    assert!(said.contains("before it was complete"), "{said}");
+}

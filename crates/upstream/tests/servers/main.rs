@@ -1,0 +1,7 @@
+//! Servers behind the real hub, reached over real connections.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod http;
+mod http_bad;
+mod http_real;
+mod support;

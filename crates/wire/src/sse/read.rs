@@ -1,0 +1,156 @@
+//! Reading of server-sent events, as they come in pieces.
+
+use bytes::{Buf, BytesMut};
+
+/// One event. One without data may still say how to come back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Event {
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub data: Vec<u8>,
+    pub retry_ms: Option<u64>,
+}
+
+/// An event, or a line of one, is longer than allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventTooLong {
+    pub bytes_max: usize,
+}
+
+impl std::fmt::Display for EventTooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "an event has more than {} bytes", self.bytes_max)
+    }
+}
+
+/// Makes events of pieces. Never holds more than one event of the allowed length and one piece.
+#[derive(Debug)]
+pub struct EventReader {
+    buffer: BytesMut,
+    /// How far the buffer has been searched for the end of a line.
+    searched: usize,
+    /// The last line ended with a carriage return, so that a line feed now belongs to it.
+    after_return: bool,
+    event: Event,
+    begun: bool,
+    data_lines: usize,
+    bytes_max: usize,
+}
+
+impl EventReader {
+    pub fn new(bytes_max: usize) -> EventReader {
+        EventReader {
+            buffer: BytesMut::new(),
+            searched: 0,
+            after_return: false,
+            event: Event::default(),
+            begun: false,
+            data_lines: 0,
+            bytes_max,
+        }
+    }
+
+    /// Takes what came.
+    pub fn feed(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// Returns the next event that is whole. `None` means that more is needed.
+    pub fn event(&mut self) -> Result<Option<Event>, EventTooLong> {
+        let too_long = EventTooLong { bytes_max: self.bytes_max };
+        loop {
+            if self.after_return && self.buffer.first() == Some(&b'\n') {
+                self.buffer.advance(1);
+                self.searched = self.searched.saturating_sub(1);
+            }
+            let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
+            let Some(at) = self.buffer[self.searched..].iter().position(ends) else {
+                self.searched = self.buffer.len();
+                self.after_return &= self.buffer.is_empty();
+                let held = self.event.data.len() + self.buffer.len();
+                return if held > self.bytes_max { Err(too_long) } else { Ok(None) };
+            };
+            let at = self.searched + at;
+            self.searched = 0;
+            let line = self.buffer.split_to(at);
+            self.after_return = self.buffer.first() == Some(&b'\r');
+            self.buffer.advance(1);
+            if line.is_empty() {
+                if std::mem::take(&mut self.begun) {
+                    self.data_lines = 0;
+                    return Ok(Some(std::mem::take(&mut self.event)));
+                }
+                continue;
+            }
+            self.line(&line);
+            if self.event.data.len() > self.bytes_max {
+                return Err(too_long);
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match field {
+            b"data" => {
+                if self.data_lines > 0 {
+                    self.event.data.push(b'\n');
+                }
+                self.data_lines += 1;
+                self.event.data.extend_from_slice(value);
+            }
+            b"event" => self.event.name = Some(text()),
+            b"id" if !value.contains(&0) => self.event.id = Some(text()),
+            b"retry" => self.event.retry_ms = text().parse().ok(),
+            // A comment, or what nobody knows.
+            _ => return,
+        }
+        self.begun = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], size: usize, bytes_max: usize) -> Result<Vec<Event>, EventTooLong> {
+        let (mut reader, mut events) = (EventReader::new(bytes_max), Vec::new());
+        for piece in bytes.chunks(size) {
+            reader.feed(piece);
+            while let Some(event) = reader.event()? {
+                events.push(event);
+            }
+        }
+        Ok(events)
+    }
+
+    #[test]
+    fn how_events_arrive_does_not_matter() {
+        let input = b": hello\n\nid: 7\nretry: 500\ndata: \n\nevent: message\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata: x\r\rnonsense\n\ndata: lost";
+        let primed = Event { id: Some("7".into()), retry_ms: Some(500), ..Event::default() };
+        let named = Event { name: Some("message".into()), data: b"{\"a\":\n1}".to_vec(), ..Event::default() };
+        let plain = Event { data: b"x".to_vec(), ..Event::default() };
+        for size in 1..=input.len() {
+            let events = read(input, size, 100).unwrap();
+            assert_eq!(events, [primed.clone(), named.clone(), plain.clone()], "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn an_event_has_a_bound() {
+        let within = [b"data: ".as_slice(), &[b'x'; 90], b"\n\n"].concat();
+        assert_eq!(read(&within, 7, 100).unwrap().len(), 1);
+        for long in [
+            [b"data: ".as_slice(), &[b'x'; 200], b"\n\n"].concat(),
+            b"data: xxxxxxxxxxxxxxxxxxxx\n".repeat(10),
+            vec![b'x'; 200],
+        ] {
+            assert_eq!(read(&long, 7, 100), Err(EventTooLong { bytes_max: 100 }));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask calendars`: what takes place in a calendar, by us and by a reference implementation.
+//!
+//! The reference (Python) makes calendars from a seed and says what takes place in them; a test of `crates/tools` reads
+//! the same and compares.
+
+use crate::layout::Layout;
+use crate::{python, run};
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Calendars that are made, besides those that are shaped like well-known programs'.
+const COUNT: &str = "400";
+/// The same calendars each time; another seed makes others.
+const SEED: &str = "7";
+const REFERENCE_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Compares, and returns whether nothing differs.
+pub(crate) fn run(layout: &Layout, seed: Option<&str>) -> Result<bool> {
+    let python = python::install(layout, "calendars")?;
+    let found = layout.work("calendars.jsonl");
+    let mut reference = layout.command(python);
+    reference.arg("tests/calendars/reference.py").args([COUNT, seed.unwrap_or(SEED)]).arg(&found);
+    let outcome = run::shown(&mut reference, REFERENCE_LIMIT)?;
+    if !outcome.passed() {
+        println!("the reference did not get through: {outcome}");
+        return Ok(false);
+    }
+    let log = layout.log("calendars");
+    run::start_log(&log)?;
+    let mut test = layout.cargo();
+    test.args(["test", "--package", "portcullis-tools", "--lib", "--locked", "--"]);
+    test.args([
+        "--exact",
+        "calendar::tests::reference::the_same_takes_place_as_by_the_reference",
+        "--nocapture",
+    ]);
+    test.env("PORTCULLIS_TEST_CALENDARS", &found);
+    let outcome =
+        run::logged(&mut test, &log, run::BUILD_LIMIT, |took| println!("calendars: {} s …", took.as_secs()))?;
+    let said = std::fs::read_to_string(&log).with_context(|| log.display().to_string())?;
+    let figures: Vec<&str> = said.lines().filter(|line| line.starts_with("figure: ")).collect();
+    // A comparison that said nothing was none.
+    if outcome.passed() && !figures.is_empty() {
+        println!("{}", figures.join("\n"));
+        return Ok(true);
+    }
+    println!("{said}\nthe comparison failed: {outcome}");
+    Ok(false)
+}
