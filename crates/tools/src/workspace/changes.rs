@@ -52,7 +52,16 @@ impl Seen {
         if batch.folders_changed || batch.lost {
             let before = self.files.clone();
             match self.look_again(folders) {
-                Ok(()) => touched.extend(before.symmetric_difference(&self.files).cloned()),
+                Ok(new) => {
+                    touched.extend(before.symmetric_difference(&self.files).cloned());
+                    // What happened in a folder before it was watched nobody has told.
+                    let new: BTreeSet<&str> = new.iter().map(RootedPath::as_str).collect();
+                    let untold = |file: &&RootedPath| {
+                        let folder = file.as_str().rsplit_once('/');
+                        folder.is_some_and(|(folder, _)| new.contains(folder))
+                    };
+                    touched.extend(self.files.iter().filter(untold).cloned());
+                }
                 Err(error) => tracing::warn!(%error, "Could not look through the workspace for changes."),
             }
             // What was lost may have been anything.
@@ -64,23 +73,28 @@ impl Seen {
     }
 
     /// Looks at the whole tree, until it holds no folder that was not watched while it was looked at.
-    fn look_again(&mut self, folders: &mut Folders) -> Result<(), RootError> {
+    /// Returns the folders that are watched from now on.
+    fn look_again(&mut self, folders: &mut Folders) -> Result<BTreeSet<RootedPath>, RootError> {
+        let mut new = BTreeSet::new();
         for _ in 0..LOOKS_MAX {
             let walked = self.root.walk(FILES_MAX, DEPTH_MAX)?;
             self.files = walked.files.into_iter().map(|file| file.path).collect();
-            if !self.watch_all(folders, &walked.folders) {
+            let before = new.len();
+            self.watch_all(folders, &walked.folders, &mut new);
+            if new.len() == before {
                 break;
             }
         }
-        Ok(())
+        Ok(new)
     }
 
-    /// Watches these folders, and returns whether one of them was not watched before.
-    fn watch_all(&self, folders: &mut Folders, paths: &[RootedPath]) -> bool {
-        let mut any_new = false;
+    /// Watches these folders, and adds those that were not watched before to `new`.
+    fn watch_all(&self, folders: &mut Folders, paths: &[RootedPath], new: &mut BTreeSet<RootedPath>) {
         for path in paths {
             match folders.add(&self.host.join(path.as_str())) {
-                Ok(Added::New) => any_new = true,
+                Ok(Added::New) => {
+                    new.insert(path.clone());
+                }
                 Ok(Added::Known) => {}
                 // Gone already.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -90,7 +104,6 @@ impl Seen {
                 }
             }
         }
-        any_new
     }
 
     fn rooted(&self, path: &Path) -> Option<RootedPath> {

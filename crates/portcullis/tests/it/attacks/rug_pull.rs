@@ -51,9 +51,13 @@ async fn a_changed_tool_is_gone_before_it_can_be_called_and_back_when_somebody_h
     assert_eq!(listed(&mut client).await, ["shop_see"]);
     assert_eq!(told(&mut client, "shop_see").await, "called see", "what did not change goes on");
     assert_eq!(shop.calls(), ["pay", "see"]);
-    let status = home.run(&["mcp", "status", "--json"]).await.json();
-    let waiting = &status["servers"][0]["quarantined"];
-    assert_eq!(*waiting, json!([{ "kind": "tool", "name": "pay", "why": "changed" }]), "{status}");
+    // How a server stands is written down a moment after it stands so.
+    let expected = json!([{ "kind": "tool", "name": "pay", "why": "changed" }]);
+    until("the status tells what waits", async || {
+        let status = home.run(&["mcp", "status", "--json"]).await.json();
+        (status["servers"][0]["quarantined"] == expected).then_some(())
+    })
+    .await;
     done(&home, &["mcp", "trust", "shop", "--yes"]).await;
     until_listed(&mut client, &["shop_pay", "shop_see"]).await;
     assert_eq!(told(&mut client, "shop_pay").await, "called pay");
