@@ -64,7 +64,9 @@ async fn a_changed_tool_is_gone_before_it_can_be_called_and_back_when_somebody_h
     // Taken back, with the next call.
     done(&home, &["mcp", "trust", "shop", "--revoke"]).await;
     let refused = told(&mut client, "shop_pay").await;
-    assert!(refused.contains("portcullis mcp trust shop"), "{refused}");
+    // Which of the two depends on whether the hub saw it before the call or while it was on its way.
+    let reasons = ["portcullis mcp trust shop", "the tool changed while the call was on its way"];
+    assert!(reasons.iter().any(|reason| refused.contains(reason)), "{refused}");
     assert_eq!(shop.calls(), ["pay", "see", "pay"]);
     until_listed(&mut client, &[]).await;
 }
