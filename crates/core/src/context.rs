@@ -133,7 +133,15 @@ impl From<AskRefused> for ToolError {
 }
 
 /// The other end of one call. Each transport and era has its own.
+///
+/// What is not told or asked but only known of the client, a peer in front of another leaves to the one [`Peer::behind`]
+/// it: what is added here reaches through every layer without a word in any of them.
 pub trait Peer: Send + Sync {
+    /// Returns the peer that this one stands in front of.
+    fn behind(&self) -> Option<&dyn Peer> {
+        None
+    }
+
     fn progress(&self, progress: Progress);
 
     fn log(&self, message: LogMessage);
@@ -146,37 +154,41 @@ pub trait Peer: Send + Sync {
 
     /// Returns what a former round of this call left for this one, already verified.
     fn state(&self) -> Option<&str> {
-        None
+        self.behind().and_then(Peer::state)
     }
 
     /// Returns the answers that this round and those before it brought, where the client is asked by ending the round;
     /// `None` where it can be asked while the call waits.
     fn round(&self) -> Option<&Answers> {
-        None
+        self.behind().and_then(Peer::round)
     }
 
     /// Returns what the client offers in its own words, for a server that has to know more than [`Peer::offers`].
     fn capabilities(&self) -> Value {
-        Value::Object(serde_json::Map::new())
+        self.behind().map_or_else(|| Value::Object(serde_json::Map::new()), Peer::capabilities)
     }
 
     /// Returns the least important level of what the client wants to be told, if any.
     fn log_level(&self) -> Option<LogLevel> {
-        None
+        self.behind().and_then(Peer::log_level)
     }
 
     /// Returns the session that the call belongs to, where the client has one. Whoever knows its id can use it.
     fn session(&self) -> Option<&str> {
-        None
+        self.behind().and_then(Peer::session)
     }
 
     /// Returns when the client can say nothing any more; never where that is not known.
     fn gone(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        self.behind().map_or_else(|| Box::pin(std::future::pending()) as BoxFuture<'_, ()>, Peer::gone)
     }
 
     /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
-    fn let_go(&self) {}
+    fn let_go(&self) {
+        if let Some(behind) = self.behind() {
+            behind.let_go();
+        }
+    }
 }
 
 /// A peer that hears nothing and answers nothing.

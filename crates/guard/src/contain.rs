@@ -6,10 +6,9 @@
 
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogLevel, LogMessage, Next, Outcome,
-    Peer, Progress, Question, ToolError, Trail, Waits,
+    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogMessage, Next, Outcome, Peer,
+    Progress, Question, ToolError, Trail, Waits,
 };
-use serde_json::Value;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -98,6 +97,10 @@ struct Asking {
 }
 
 impl Peer for Asking {
+    fn behind(&self) -> Option<&dyn Peer> {
+        Some(&*self.peer)
+    }
+
     fn progress(&self, progress: Progress) {
         self.peer.progress(progress);
     }
@@ -115,34 +118,6 @@ impl Peer for Asking {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.peer.offers(kind)
-    }
-
-    fn state(&self) -> Option<&str> {
-        self.peer.state()
-    }
-
-    fn round(&self) -> Option<&Answers> {
-        self.peer.round()
-    }
-
-    fn capabilities(&self) -> Value {
-        self.peer.capabilities()
-    }
-
-    fn log_level(&self) -> Option<LogLevel> {
-        self.peer.log_level()
-    }
-
-    fn session(&self) -> Option<&str> {
-        self.peer.session()
-    }
-
-    fn gone(&self) -> BoxFuture<'_, ()> {
-        self.peer.gone()
-    }
-
-    fn let_go(&self) {
-        self.peer.let_go();
     }
 }
 

@@ -22,8 +22,8 @@ pub use stream::Scrubber;
 use arc_swap::ArcSwap;
 use budget::Budget;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogLevel, LogMessage, Next, Outcome,
-    Output, Peer, Progress, Question, Scrub, Secret, ToolError,
+    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogMessage, Next, Outcome, Output,
+    Peer, Progress, Question, Scrub, Secret, ToolError,
 };
 use scan::{Masks, Scan};
 use serde_json::Value;
@@ -207,6 +207,10 @@ struct RedactedPeer {
 }
 
 impl Peer for RedactedPeer {
+    fn behind(&self) -> Option<&dyn Peer> {
+        Some(&*self.peer)
+    }
+
     fn progress(&self, mut progress: Progress) {
         let masks = self.redactor.known.masks.load();
         let mut scan = self.redactor.scan(&masks);
@@ -231,34 +235,6 @@ impl Peer for RedactedPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.peer.offers(kind)
-    }
-
-    fn state(&self) -> Option<&str> {
-        self.peer.state()
-    }
-
-    fn round(&self) -> Option<&Answers> {
-        self.peer.round()
-    }
-
-    fn capabilities(&self) -> Value {
-        self.peer.capabilities()
-    }
-
-    fn log_level(&self) -> Option<LogLevel> {
-        self.peer.log_level()
-    }
-
-    fn session(&self) -> Option<&str> {
-        self.peer.session()
-    }
-
-    fn gone(&self) -> BoxFuture<'_, ()> {
-        self.peer.gone()
-    }
-
-    fn let_go(&self) {
-        self.peer.let_go();
     }
 }
 

@@ -1,16 +1,18 @@
 //! A hub in a box: the real server and the real gate, in this process, around whatever a test registers.
 
 use anyhow::Context;
-use portcullis_core::{Client, Limits, Registry, Scope, SystemClock};
+use portcullis_core::{Client, Effect, Limits, Pattern, Registry, Scope, SystemClock, Unruled};
 use portcullis_guard::{
     ApprovalTimes, AuditSettings, GuardSettings, Handles, Policy, RateSettings, ServerNumbers,
 };
 use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
+use portcullis_upstream::{ServerSpec, TransportSpec, Trust};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// Lets everyone in as one client. Only a test may do this: some referees cannot send a token.
@@ -49,6 +51,22 @@ pub struct BoxedHub {
     pub handles: Handles,
     pub client: Arc<Client>,
     pub home: tempfile::TempDir,
+}
+
+/// Describes a server that is taken as it is: everything appears under its own name and is only read.
+pub fn taken_as_it_is(name: &str, transport: TransportSpec) -> ServerSpec {
+    ServerSpec {
+        name: name.to_owned(),
+        transport,
+        timeout: Duration::from_secs(20),
+        prefix: String::new(),
+        allow: Pattern::any(),
+        deny: None,
+        rename: Vec::new(),
+        effects: vec![(Pattern::any(), Effect::Read)],
+        decision: Unruled::Allow,
+        trust: Trust::Always,
+    }
 }
 
 /// A limit that no test reaches by accident.

@@ -16,4 +16,4 @@ pub mod transcript;
 pub mod wait;
 pub mod world;
 
-pub use boxed::{BoxedHub, BoxedRules, Open};
+pub use boxed::{BoxedHub, BoxedRules, Open, taken_as_it_is};

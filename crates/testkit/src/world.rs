@@ -6,6 +6,6 @@ mod canaries;
 mod site;
 mod weak;
 
-pub use canaries::{CANARY_PORT, Names, World, corpus, inside};
+pub use canaries::{CANARY_PORT, Names, PORTS, World, corpus, inside};
 pub use site::authority;
 pub use weak::{Mistake, Weak};

@@ -31,6 +31,10 @@ const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 /// How long one page may take.
 const LIST_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long a call may take is `timeout_ms` of its server, counted from the last sign of life; the ceiling of the hub holds
+/// besides.
+const NO_DEADLINE_MS: u64 = u64::MAX;
+
 /// One thing that a server offers, as it said it.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
@@ -261,7 +265,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(S
         return Err("its input schema is not that of an object".to_owned());
     }
     let headers = mirrored(&input_schema)?;
-    let limits = Limits { deadline_ms: u64::MAX / 4, ..Limits::DEFAULT };
+    let limits = Limits { deadline_ms: NO_DEADLINE_MS, ..Limits::DEFAULT };
     let def = ToolDef::foreign(
         spec.name.clone(),
         name,

@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a call waits for a server that is just being started or reached again.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// How often it looks whether the server is there, besides being told how it stands.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a call is made again that the server has certainly not acted on.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -333,7 +335,7 @@ impl Inner {
                     changed = status.changed() => if changed.is_err() { return None },
                     () = cancel.cancelled() => return None,
                     () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
                 }
             }
         });

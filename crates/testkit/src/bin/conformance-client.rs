@@ -4,14 +4,15 @@
 //! The suite runs `conformance-client URL`, and says in the environment what it wants to see.
 
 use anyhow::{Context, bail};
-use portcullis_core::{Effect, Pattern, Registry, Secret, SystemClock, Unruled};
+use portcullis_core::{Registry, Secret, SystemClock};
 use portcullis_egress::own::Place;
 use portcullis_egress::{EgressSettings, Exception, PerHost, SystemResolver};
 use portcullis_testkit::BoxedHub;
 use portcullis_testkit::conformance::agent;
 use portcullis_testkit::oauth::Person;
+use portcullis_testkit::taken_as_it_is;
 use portcullis_upstream::{
-    ClientSecret, Consent, HttpSpec, OAuth, OAuthSpec, ServerSpec, StatusKind, TransportSpec, Trust, Upstream,
+    ClientSecret, Consent, HttpSpec, OAuth, OAuthSpec, ServerSpec, StatusKind, TransportSpec, Upstream,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -66,18 +67,7 @@ fn server(url: &str, context: &Value) -> anyhow::Result<ServerSpec> {
     let place: Place = url.parse()?;
     let oauth = oauth(&place, context)?;
     let http = HttpSpec { place, headers: Vec::new(), oauth: Some(Arc::new(oauth)), extra_roots: Vec::new() };
-    Ok(ServerSpec {
-        name: "suite".to_owned(),
-        transport: TransportSpec::Http(http),
-        timeout: Duration::from_secs(20),
-        prefix: String::new(),
-        allow: Pattern::any(),
-        deny: None,
-        rename: Vec::new(),
-        effects: vec![(Pattern::any(), Effect::Read)],
-        decision: Unruled::Allow,
-        trust: Trust::Always,
-    })
+    Ok(taken_as_it_is("suite", TransportSpec::Http(http)))
 }
 
 fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {

@@ -7,11 +7,9 @@
 //!   prints its address and serves until its standard input ends.
 
 use anyhow::{Context, bail};
-use portcullis_core::{Effect, Pattern, Registry, Unruled};
-use portcullis_testkit::{BoxedHub, conformance};
-use portcullis_upstream::{
-    HubMark, ServerSpec, StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values,
-};
+use portcullis_core::Registry;
+use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
+use portcullis_upstream::{HubMark, StatusKind, StdioSpec, TransportSpec, Upstream, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,25 +84,15 @@ async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
 async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
     let registry = Registry::default();
     let args = ["stdio"].into_iter().chain(era).map(str::to_owned).collect();
-    let spec = ServerSpec {
-        name: "fixtures".to_owned(),
-        transport: TransportSpec::Stdio(StdioSpec {
-            command: std::env::current_exe()?,
-            args,
-            cwd: None,
-            env: Vec::new(),
-            values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
-            mark: HubMark::new()?,
-        }),
-        timeout: Duration::from_secs(30),
-        prefix: String::new(),
-        allow: Pattern::any(),
-        deny: None,
-        rename: Vec::new(),
-        effects: vec![(Pattern::any(), Effect::Read)],
-        decision: Unruled::Allow,
-        trust: Trust::Always,
-    };
+    let transport = TransportSpec::Stdio(StdioSpec {
+        command: std::env::current_exe()?,
+        args,
+        cwd: None,
+        env: Vec::new(),
+        values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
+        mark: HubMark::new()?,
+    });
+    let spec = taken_as_it_is("fixtures", transport);
     let upstream = Upstream::start(spec, registry.changes());
     registry.add(upstream.clone())?;
     let mut status = upstream.watch();

@@ -30,7 +30,7 @@ const PRIVATE: [&str; 8] = [
     "fd00:ec2::254",
 ];
 /// Ports of canaries: those of the corpora, and one for redirects.
-const PORTS: [u16; 7] = [80, 443, 22, 2379, 6379, 8080, CANARY_PORT];
+pub const PORTS: [u16; 7] = [80, 443, 22, 2379, 6379, 8080, CANARY_PORT];
 pub const CANARY_PORT: u16 = 45_454;
 /// Set in the process that lives in the namespace.
 const VARIABLE: &str = "PORTCULLIS_TEST_NAMESPACE";

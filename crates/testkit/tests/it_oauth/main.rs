@@ -1,9 +1,5 @@
 //! Logins to servers, against an authorization server that behaves, and one that does not.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a helper that fails is a test that fails, and figures are printed"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod callback;
 mod clients;

@@ -6,29 +6,16 @@
 use super::*;
 use futures::future::BoxFuture;
 use portcullis_egress::{Exception, Resolve};
-use serde_json::{Value, json};
+use portcullis_testkit::world::{CANARY_PORT, PORTS, corpus, inside};
+use serde_json::json;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const PUBLIC: &str = "93.184.216.34";
-const PRIVATE: [&str; 8] = [
-    "10.0.0.1",
-    "169.254.169.254",
-    "169.254.170.2",
-    "100.64.0.1",
-    "172.16.0.1",
-    "192.168.0.1",
-    "192.168.1.1",
-    "fd00:ec2::254",
-];
-const CANARY_PORT: u16 = 45_454;
-const PORTS: [u16; 7] = [80, 443, 22, 2379, 6379, 8080, CANARY_PORT];
-const VARIABLE: &str = "PORTCULLIS_TEST_NAMESPACE";
 const SERVER: &str = "http://mcp.test/mcp";
 
 /// Where in what the server says an address stands.
@@ -70,43 +57,6 @@ impl Resolve for Names {
         let address: IpAddr = if public { PUBLIC.parse().unwrap() } else { Ipv4Addr::LOCALHOST.into() };
         Box::pin(async move { Ok(vec![address]) })
     }
-}
-
-fn corpus(name: &str) -> Vec<Value> {
-    let root = std::env::var_os("PORTCULLIS_SHARED").map(PathBuf::from);
-    let root = root.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
-    match std::fs::read_to_string(root.join("fixtures/corpora").join(name)) {
-        Ok(text) => text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
-        Err(_) => {
-            println!("skipped: {name} is not there");
-            Vec::new()
-        }
-    }
-}
-
-/// Runs this test again in a namespace. Returns whether the caller is in it.
-fn inside(name: &str) -> bool {
-    if std::env::var_os(VARIABLE).is_some() {
-        return true;
-    }
-    let prefix = |at: &str| if at.contains(':') { 128 } else { 32 };
-    let addresses = std::iter::once(PUBLIC).chain(PRIVATE);
-    let script: String = addresses.map(|at| format!("ip addr add {at}/{} dev lo && ", prefix(at))).collect();
-    let script = format!("ip link set lo up && {script} exec \"$@\"");
-    let probe = "ip link set lo up && ip addr add 10.0.0.1/32 dev lo";
-    let may = std::process::Command::new("unshare").args(["-rn", "sh", "-c", probe]).output();
-    if !may.is_ok_and(|done| done.status.success()) {
-        println!("skipped: network namespaces (`unshare -rn`, `ip`) are not permitted here");
-        return false;
-    }
-    let status = std::process::Command::new("unshare")
-        .args(["-rn", "sh", "-c", &script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, "1")
-        .status();
-    assert!(status.unwrap().success());
-    false
 }
 
 async fn open() -> Arc<Namespace> {

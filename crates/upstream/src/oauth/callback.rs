@@ -21,6 +21,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use url::form_urlencoded;
 
+/// How long to wait after a connection could not be taken: the system is short of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a person may take. What is sent out with the request is good for as long, and for one answer.
 pub(super) const LOGIN_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// How long one visitor may take to say what it wants. Browsers open connections ahead of time and say nothing.
@@ -79,7 +81,7 @@ impl Callback {
                 let Ok(place) = visitors.clone().acquire_owned().await else { return };
                 while visits.try_join_next().is_some() {}
                 let Ok((stream, _)) = self.listener.accept().await else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
                 let (expected, bring) = (expected.clone(), bring.clone());

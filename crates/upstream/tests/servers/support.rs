@@ -1,31 +1,20 @@
 //! A hub in a box with one server behind it, and a client before it.
 
-use portcullis_core::{Effect, Pattern, Registry, Unruled};
+use portcullis_core::{Effect, Pattern, Registry};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;
-use portcullis_testkit::{BoxedHub, conformance};
-use portcullis_upstream::{HttpSpec, ServerSpec, Status, StatusKind, TransportSpec, Trust, Upstream};
+use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
+use portcullis_upstream::{HttpSpec, ServerSpec, Status, StatusKind, TransportSpec, Upstream};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub(crate) fn spec(url: &str) -> ServerSpec {
+    let http =
+        HttpSpec { place: url.parse().unwrap(), headers: Vec::new(), oauth: None, extra_roots: Vec::new() };
     ServerSpec {
-        name: "up".to_owned(),
-        transport: TransportSpec::Http(HttpSpec {
-            place: url.parse().unwrap(),
-            headers: Vec::new(),
-            oauth: None,
-            extra_roots: Vec::new(),
-        }),
-        timeout: Duration::from_secs(20),
         prefix: "up".to_owned(),
-        allow: Pattern::any(),
-        deny: None,
-        rename: Vec::new(),
         effects: Vec::new(),
-        decision: Unruled::Allow,
-        trust: Trust::Always,
+        ..taken_as_it_is("up", TransportSpec::Http(http))
     }
 }
 
