@@ -200,10 +200,12 @@ impl Syncing {
     /// Commits, pulls and pushes. What was done is told in any case.
     async fn sync(self: &Arc<Syncing>, change: Option<&Change>) -> Result<SyncFacts, SyncFacts> {
         let mut facts = SyncFacts::default();
-        self.last().tried = Some(Instant::now());
         let outcome = self.sync_into(change, &mut facts).await;
+        // Not before: until then a reader waits for this sync instead of reading what was there before it.
+        let now = Instant::now();
+        self.last().tried = Some(now);
         if facts.pulled {
-            self.last().pulled = Some(Instant::now());
+            self.last().pulled = Some(now);
         }
         match outcome {
             Ok(()) => {

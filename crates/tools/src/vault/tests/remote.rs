@@ -128,6 +128,20 @@ fn done(pulled: bool, committed: bool, pushed: bool) -> Value {
 }
 
 #[tokio::test]
+async fn a_search_waits_for_the_clone_that_began_before_it() {
+    let world = World::with(&[("Plan.md", "Buy oat milk.\n")]);
+    let times = SyncTimes { pull_after: Duration::from_secs(60), ..PATIENT };
+    let hub = world.hub_with(SyncConfig { times, at_start: true, ..world.config() });
+    // One thread: enough turns for the clone to begin, and far fewer than it takes.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.here("Plan.md"), None, "the clone has only begun");
+    let facts = facts(&hub, "vault_search", json!({ "query": "milk" })).await;
+    assert_eq!(facts["results"][0]["path"], "Plan.md", "{facts}");
+}
+
+#[tokio::test]
 async fn an_empty_folder_is_cloned_and_what_is_written_is_pushed() {
     let world = World::with(&[SYNCED, ("Projects/Beta.md", "beta [[Home]]\n")]);
     let hub = world.hub();
