@@ -3,19 +3,19 @@
 //! Titles and names were written by strangers: they are data. Which repositories may be used is configured, which token
 //! is used is a handle; the value is put in when a request is sent, for the host and field that it was granted for.
 
+mod answer;
 mod names;
 mod refusal;
-#[cfg(test)]
-mod tests;
 
 pub use names::is_repository_pattern;
 
+use answer::{RawIssue, next_page};
 use names::{Repository, is_owner};
-use portcullis_core::json::{is_invisible, printable};
+use portcullis_core::json::printable;
 use portcullis_core::{
     CallCtx, Clock, Effect, ErrorKind, Example, Family, Json, Limits, Reach, Said, ToolError, ToolSpec,
 };
-use portcullis_egress::{Egress, Escape, Fetched, Fill, HeaderMap, Request, SecretRef, Url, header};
+use portcullis_egress::{Egress, Escape, Fetched, Fill, Request, SecretRef, Url, header};
 use refusal::{Doing, Refused, UNSURE};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -212,46 +212,6 @@ pub(crate) fn family(config: &GithubConfig) -> Family {
     Family::new("github").tool(LIST, &config, list).tool(CREATE, &config, create)
 }
 
-/// An issue as GitHub tells it, as far as we look.
-#[derive(Deserialize)]
-struct RawIssue {
-    number: u64,
-    title: String,
-    state: String,
-    html_url: String,
-    #[serde(default)]
-    labels: Vec<RawLabel>,
-    #[serde(default)]
-    assignees: Vec<RawUser>,
-    milestone: Option<RawMilestone>,
-    user: Option<RawUser>,
-    #[serde(default)]
-    comments: u64,
-    #[serde(default)]
-    created_at: String,
-    #[serde(default)]
-    updated_at: String,
-    /// There if it is not an issue.
-    pull_request: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RawLabel {
-    Named { name: String },
-    Plain(String),
-}
-
-#[derive(Deserialize)]
-struct RawUser {
-    login: String,
-}
-
-#[derive(Deserialize)]
-struct RawMilestone {
-    title: String,
-}
-
 async fn list(github: Arc<GithubConfig>, args: ListArgs, ctx: CallCtx) -> Result<Json<Issues>, ToolError> {
     let repository = github.repository(&args.owner, &args.repo)?;
     if args.limit == 0 || args.limit > LIMIT_MAX {
@@ -290,7 +250,7 @@ async fn list(github: Arc<GithubConfig>, args: ListArgs, ctx: CallCtx) -> Result
             return Err(github.refused(&fetched, &repository, Doing::Listing));
         }
         let page: Vec<RawIssue> = github.read(&fetched)?;
-        issues.extend(page.into_iter().filter(|issue| issue.pull_request.is_none()).map(Issue::from));
+        issues.extend(page.into_iter().filter(RawIssue::is_issue).map(Issue::from));
         next = next_page(&fetched.headers, &github.base_url);
         pages += 1;
     }
@@ -445,41 +405,4 @@ fn check_labels(labels: &[String]) -> Result<(), ToolError> {
             Err(ToolError::invalid_args(told))
         }
     }
-}
-
-/// Returns where the next page is, if GitHub names one below its own address: the token goes along.
-fn next_page(headers: &HeaderMap, base_url: &Url) -> Option<Url> {
-    let links = headers.get(header::LINK)?.to_str().ok()?;
-    let next = links.split(',').find_map(|link| {
-        let (address, parameters) = link.split_once(';')?;
-        let is_next = parameters.split(';').any(|parameter| parameter.trim().replace('"', "") == "rel=next");
-        is_next.then(|| address.trim().trim_start_matches('<').trim_end_matches('>'))
-    })?;
-    Url::parse(next).ok().filter(|next| next.origin() == base_url.origin())
-}
-
-impl From<RawIssue> for Issue {
-    fn from(raw: RawIssue) -> Issue {
-        let label = |label: RawLabel| match label {
-            RawLabel::Named { name } | RawLabel::Plain(name) => seen(&name),
-        };
-        Issue {
-            number: raw.number,
-            title: seen(&raw.title),
-            state: seen(&raw.state),
-            labels: raw.labels.into_iter().map(label).collect(),
-            assignees: raw.assignees.iter().map(|user| seen(&user.login)).collect(),
-            milestone: raw.milestone.map(|milestone| seen(&milestone.title)),
-            author: raw.user.map(|user| seen(&user.login)),
-            comments: raw.comments,
-            created_at: seen(&raw.created_at),
-            updated_at: seen(&raw.updated_at),
-            url: seen(&raw.html_url),
-        }
-    }
-}
-
-/// Returns what a reader would see of a text.
-fn seen(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() && !is_invisible(*c)).collect()
 }
