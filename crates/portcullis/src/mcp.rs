@@ -257,10 +257,11 @@ pub(crate) fn trusted_tools(config: &Config, makers: &Makers) -> Vec<Arc<ToolDef
 impl Makers {
     /// How a server is reached over HTTP.
     fn http(&self, server: &McpServer, place: &Place, config: &Config) -> (HttpSpec, Option<Arc<Login>>) {
-        let headers = server.headers.iter().map(|(name, written)| {
-            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
-            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
-            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        let headers = headers(server, place, &self.secrets);
+        let extra_roots = crate::compose::extra_roots(config).unwrap_or_else(|error| {
+            // Then only the well-known authorities are trusted; the connection says so.
+            tracing::error!(target: "upstream", error = format!("{error:#}"), "A file of certificates cannot be used.");
+            Vec::new()
         });
         let login = server.oauth.as_ref().map(|wanted| {
             let login = Login::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
@@ -270,8 +271,7 @@ impl Makers {
         });
         let login = login.and_then(Result::ok);
         let oauth = login.as_ref().map(|login| login.oauth());
-        let http =
-            HttpSpec { place: place.clone(), headers: headers.collect(), oauth, extra_roots: Vec::new() };
+        let http = HttpSpec { place: place.clone(), headers, oauth, extra_roots };
         (http, login)
     }
 
@@ -318,6 +318,16 @@ impl Makers {
         };
         (spec, login)
     }
+}
+
+/// Returns what every request to a server carries, each value looked up when it is sent.
+pub(crate) fn headers(server: &McpServer, place: &Place, secrets: &Arc<SecretStore>) -> Vec<HeaderSpec> {
+    let headers = server.headers.iter().map(|(name, written)| {
+        let (secrets, host, field) = (secrets.clone(), place.host().to_owned(), name.to_string());
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+        HeaderSpec { name: name.clone(), written: written.clone(), values }
+    });
+    headers.collect()
 }
 
 impl Drop for Servers {

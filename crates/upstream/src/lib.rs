@@ -26,7 +26,8 @@ mod trust;
 
 pub use guardian::{Guardian, HubMark, stand_by};
 pub use oauth::{
-    About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
+    About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,
+    TokenMethod, Tokens,
 };
 pub use provider::{Upstream, pinned_tools};
 pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
