@@ -353,11 +353,11 @@ impl Provider for Family {
         }
     }
 
-    fn owns_resource(&self, uri: &str) -> bool {
+    fn owns_resource(&self, uri: &str, _: &str) -> bool {
         self.resources.as_ref().is_some_and(|source| source.owns(uri))
     }
 
-    fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+    fn resources<'a>(&'a self, _: Permit, _: &'a str) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         match &self.resources {
             Some(source) => source.list(),
             None => Box::pin(async { Ok(Vec::new()) }),

@@ -307,6 +307,13 @@ pub struct McpServer {
     pub effects: Vec<(Pattern, Effect)>,
     /// Whether what it offers is taken as it comes.
     pub always_trusted: bool,
+    /// Whether it is started only when one of its tools is called.
+    pub lazy: bool,
+    /// After how long without a call it is ended until the next one.
+    pub idle_stop: Option<Duration>,
+    /// How many clients may have one of their own; `None` where all share one.
+    pub per_client: Option<usize>,
+    pub relist_every: Duration,
     pub decision: Verdict,
 }
 

@@ -339,6 +339,16 @@ mod tests {
         ## effects = {}
         # Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
         ## trust = "ask"
+        # When it is started: with the hub (now), or by the first call of one of its tools (lazy).
+        ## start = "now"
+        # How long nothing is called before it is ended until the next call, like 10m; never if left out.
+        ## idle_stop = "10m"
+        # Whether each client gets one of its own, so that nothing of one client reaches another.
+        ## per_client = false
+        # How many clients may have one of their own at the same time, with `per_client`.
+        ## clients_max = 32
+        # Seconds after which it is asked again what it offers, though it said nothing of a change.
+        ## relist_secs = 300
         # What is decided about its tools where no rule speaks: allow, ask or deny.
         ## decision = "allow"
 

@@ -4,8 +4,8 @@ use super::oauth;
 use super::problem::Finding;
 use super::time;
 use super::written::{
-    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, TrustName,
-    ViewName, Written,
+    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, StartName,
+    TrustName, ViewName, Written,
 };
 use super::{
     Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
@@ -16,6 +16,7 @@ use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, S
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::{Place, PlaceError};
 use portcullis_guard::{Days, TokenShapes, When};
+use portcullis_store::clients::parse_duration;
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -232,8 +233,17 @@ impl Checks<'_> {
             rename,
             effects,
             always_trusted: server.trust == TrustName::Always,
+            lazy: server.start == StartName::Lazy,
+            idle_stop: server.idle_stop.as_ref().and_then(|text| self.lasting(&at("idle_stop"), text)),
+            per_client: server.per_client.then_some(server.clients_max),
+            relist_every: Duration::from_secs(server.relist_secs),
             decision: verdict(server.decision),
         }
+    }
+
+    fn lasting(&mut self, pointer: &str, text: &str) -> Option<Duration> {
+        let expected = "a whole number and s, m, h, d or w, like 10m";
+        parse_duration(text).map_err(|_| self.unexpected(pointer, text, expected)).ok()
     }
 
     fn renames(&mut self, pointer: &str, names: &BTreeMap<String, String>) -> Vec<(String, String)> {
