@@ -5,6 +5,7 @@ use crate::call::{Arguments, Call, CompletionOf, Target};
 use crate::context::CallCtx;
 use crate::error::ToolError;
 use crate::gate::{Permit, Sight};
+use crate::label::Label;
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceDef, TemplateDef};
 use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
@@ -261,6 +262,14 @@ impl Family {
     pub fn as_task(mut self, support: TaskSupport) -> Self {
         if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
             tool.tasks = support;
+        }
+        self
+    }
+
+    /// Says what the tool that was added last has to do with data.
+    pub fn labelled(mut self, labels: &[Label]) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            tool.labels = labels.iter().copied().collect();
         }
         self
     }

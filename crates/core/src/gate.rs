@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
+use crate::label::{Label, Labels};
 use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
@@ -30,6 +31,7 @@ pub struct Listing<'a> {
     pub name: &'a str,
     pub effect: Effect,
     pub reach: Reach,
+    pub labels: Labels,
     pub unruled: Unruled,
 }
 
@@ -40,14 +42,19 @@ impl<'a> Listing<'a> {
             name: &tool.name,
             effect: tool.effect,
             reach: tool.reach,
+            labels: tool.labels,
             unruled: tool.unruled,
         }
     }
 
     /// What is only read. Who answers for it is another server exactly where that server has a say of its own.
     fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
-        let reach = if unruled == Unruled::ByEffect { Reach::Local } else { Reach::Outside };
-        Listing { kind, name, effect: Effect::Read, reach, unruled }
+        let (reach, labels) = match (unruled, kind) {
+            (Unruled::ByEffect, "resource") => (Reach::Local, Labels::NONE.with(Label::Private)),
+            (Unruled::ByEffect, _) => (Reach::Local, Labels::NONE),
+            _ => (Reach::Outside, Labels::FOREIGN),
+        };
+        Listing { kind, name, effect: Effect::Read, reach, labels, unruled }
     }
 
     /// Returns what the rules see of a call.
@@ -62,6 +69,7 @@ impl<'a> Listing<'a> {
                 name,
                 effect: Effect::Destroy,
                 reach: Reach::Outside,
+                labels: Labels::FOREIGN.with(Label::Private),
                 unruled: Unruled::ByEffect,
             },
             (Target::Resource(uri) | Target::Completion(CompletionOf::Template(uri)), _) => {

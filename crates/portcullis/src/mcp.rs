@@ -319,6 +319,7 @@ impl Makers {
             deny: server.deny.clone(),
             rename: server.rename.clone(),
             effects: server.effects.clone(),
+            labels: server.labels.clone(),
             decision: match server.decision {
                 Verdict::Allow => Unruled::Allow,
                 Verdict::Ask => Unruled::Ask,

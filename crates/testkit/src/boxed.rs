@@ -64,6 +64,7 @@ pub fn taken_as_it_is(name: &str, transport: TransportSpec) -> ServerSpec {
         deny: None,
         rename: Vec::new(),
         effects: vec![(Pattern::any(), Effect::Read)],
+        labels: Vec::new(),
         decision: Unruled::Allow,
         trust: Trust::Always,
         start: Start::AtOnce,

@@ -3,7 +3,7 @@
 use crate::guardian::HubMark;
 use crate::oauth::OAuth;
 use crate::trust::Trust;
-use portcullis_core::{Effect, Pattern, Unruled};
+use portcullis_core::{Effect, Labels, Pattern, Unruled};
 use portcullis_egress::CertificateDer;
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
@@ -29,6 +29,9 @@ pub struct ServerSpec {
     pub rename: Vec<(String, String)>,
     /// What its tools do, where somebody said so. First match wins; a tool that none matches may do anything.
     pub effects: Vec<(Pattern, Effect)>,
+    /// What its tools have to do with data, where somebody said so. First match wins; one that none matches may say anything and
+    /// tell anyone.
+    pub labels: Vec<(Pattern, Labels)>,
     /// What is decided about its tools where no rule speaks.
     pub decision: Unruled,
     /// Whether what it says of itself waits for a person.
@@ -120,6 +123,12 @@ impl ServerSpec {
     pub(crate) fn effect_of(&self, tool: &str) -> Effect {
         let said = self.effects.iter().find(|(tools, _)| tools.matches(tool));
         said.map_or(Effect::Destroy, |(_, effect)| *effect)
+    }
+
+    /// Returns what a tool has to do with data, by the name that the server gives it.
+    pub fn labels_of(&self, tool: &str) -> Labels {
+        let said = self.labels.iter().find(|(tools, _)| tools.matches(tool));
+        said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
     }
 
     pub(crate) fn renamed<'a>(&'a self, tool: &'a str) -> &'a str {

@@ -375,6 +375,8 @@ pub(super) struct McpServer {
     pub(super) effect: Option<EffectName>,
     /// What some of its tools do, by globs over the names it gives them; the longest that fits counts.
     pub(super) effects: BTreeMap<String, EffectName>,
+    /// What some of its tools have to do with data, by such globs: private, untrusted, outward. Left out: untrusted and outward.
+    pub(super) labels: BTreeMap<String, Vec<LabelName>>,
     /// Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
     pub(super) trust: TrustName,
     /// When it is started: with the hub (now), or by the first call of one of its tools (lazy).
@@ -445,6 +447,10 @@ pub(super) struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReachName")]
     pub(super) reach: Option<ReachName>,
+    /// What the call has to do with data; any of private, untrusted and outward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<LabelName>", length(min = 1), example = ["private"])]
+    pub(super) labels: Option<Vec<LabelName>>,
     /// Time of day at which the rule holds; the end is not part of it, and may be on the next day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"22:00-06:00")]
@@ -498,6 +504,14 @@ pub(super) enum EffectName {
     Create,
     Write,
     Destroy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LabelName {
+    Private,
+    Untrusted,
+    Outward,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -668,6 +682,7 @@ impl Default for McpServer {
             rename: BTreeMap::new(),
             effect: None,
             effects: BTreeMap::new(),
+            labels: BTreeMap::new(),
             trust: TrustName::Ask,
             start: StartName::Now,
             idle_stop: None,
