@@ -4,7 +4,7 @@
 //! `source`: why. Codes are stable, texts are not.
 
 use crate::context::{AskKind, Question};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::fmt;
 use std::time::Duration;
 
@@ -91,7 +91,8 @@ pub struct InputRequired {
 pub struct ForeignError {
     pub code: i64,
     pub message: String,
-    pub data: Option<Value>,
+    /// As it came: what nobody here reads is not written anew, so that no number in it becomes another.
+    pub data: Option<Box<RawValue>>,
 }
 
 /// Why a call did not do what was asked.

@@ -5,6 +5,7 @@ use crate::call::{Arguments, Call, CompletionOf, Target};
 use crate::context::CallCtx;
 use crate::error::ToolError;
 use crate::gate::{Permit, Sight};
+use crate::label::Label;
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceDef, TemplateDef};
 use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
@@ -265,6 +266,14 @@ impl Family {
         self
     }
 
+    /// Says what the tool that was added last has to do with data.
+    pub fn labelled(mut self, labels: &[Label]) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            tool.labels = labels.iter().copied().collect();
+        }
+        self
+    }
+
     pub fn resources(mut self, source: impl ResourceSource + 'static) -> Self {
         self.resources = Some(Box::new(source));
         self
@@ -353,11 +362,11 @@ impl Provider for Family {
         }
     }
 
-    fn owns_resource(&self, uri: &str) -> bool {
+    fn owns_resource(&self, uri: &str, _: &str) -> bool {
         self.resources.as_ref().is_some_and(|source| source.owns(uri))
     }
 
-    fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+    fn resources<'a>(&'a self, _: Permit, _: &'a str) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         match &self.resources {
             Some(source) => source.list(),
             None => Box::pin(async { Ok(Vec::new()) }),

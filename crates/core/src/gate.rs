@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
+use crate::label::{Label, Labels};
 use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
@@ -30,6 +31,7 @@ pub struct Listing<'a> {
     pub name: &'a str,
     pub effect: Effect,
     pub reach: Reach,
+    pub labels: Labels,
     pub unruled: Unruled,
 }
 
@@ -40,14 +42,19 @@ impl<'a> Listing<'a> {
             name: &tool.name,
             effect: tool.effect,
             reach: tool.reach,
+            labels: tool.labels,
             unruled: tool.unruled,
         }
     }
 
     /// What is only read. Who answers for it is another server exactly where that server has a say of its own.
     fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
-        let reach = if unruled == Unruled::ByEffect { Reach::Local } else { Reach::Outside };
-        Listing { kind, name, effect: Effect::Read, reach, unruled }
+        let (reach, labels) = match (unruled, kind) {
+            (Unruled::ByEffect, "resource") => (Reach::Local, Labels::NONE.with(Label::Private)),
+            (Unruled::ByEffect, _) => (Reach::Local, Labels::NONE),
+            _ => (Reach::Outside, Labels::FOREIGN),
+        };
+        Listing { kind, name, effect: Effect::Read, reach, labels, unruled }
     }
 
     /// Returns what the rules see of a call.
@@ -62,6 +69,7 @@ impl<'a> Listing<'a> {
                 name,
                 effect: Effect::Destroy,
                 reach: Reach::Outside,
+                labels: Labels::FOREIGN.with(Label::Private),
                 unruled: Unruled::ByEffect,
             },
             (Target::Resource(uri) | Target::Completion(CompletionOf::Template(uri)), _) => {
@@ -147,7 +155,7 @@ impl Gate {
             call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
             call.known = call.tool.is_some();
         } else {
-            let unruled = self.registry.knows(&call.target);
+            let unruled = self.registry.knows(&call.target, &call.caller.client.name);
             call.known = unruled.is_some();
             call.unruled = unruled.unwrap_or_default();
         }
@@ -224,7 +232,8 @@ impl Gate {
         self.admits(caller)?;
         let (mut prompts, shows) = (self.registry.catalog().prompts, self.shows(caller));
         prompts.retain(|prompt| {
-            let unruled = self.registry.knows(&Target::Prompt(prompt.name.clone())).unwrap_or_default();
+            let target = Target::Prompt(prompt.name.clone());
+            let unruled = self.registry.knows(&target, &caller.client.name).unwrap_or_default();
             shows(&Listing::of_read("prompt", &prompt.name, unruled))
         });
         Ok(prompts)
@@ -236,7 +245,8 @@ impl Gate {
         templates.retain(|template| {
             let uri = &template.uri_template;
             let target = Target::Completion(CompletionOf::Template(uri.clone()));
-            shows(&Listing::of_read("resource", uri, self.registry.knows(&target).unwrap_or_default()))
+            let unruled = self.registry.knows(&target, &caller.client.name).unwrap_or_default();
+            shows(&Listing::of_read("resource", uri, unruled))
         });
         Ok(templates)
     }
@@ -247,7 +257,7 @@ impl Gate {
         let (mut found, mut failed) = (Vec::new(), Vec::new());
         for provider in self.registry.providers() {
             // A provider that hangs or panics must not take the list of the others with it.
-            let listed = AssertUnwindSafe(provider.resources(Permit(()))).catch_unwind();
+            let listed = AssertUnwindSafe(provider.resources(Permit(()), &caller.client.name)).catch_unwind();
             match tokio::time::timeout(LIST_WITHIN, listed).await {
                 Ok(Ok(Ok(resources))) => found.extend(resources),
                 Ok(Ok(Err(error))) => failed.push(error),
@@ -257,7 +267,7 @@ impl Gate {
         }
         let shows = self.shows(caller);
         found.retain(|resource| {
-            let unruled = self.registry.knows(&Target::Resource(resource.uri.clone()));
+            let unruled = self.registry.knows(&Target::Resource(resource.uri.clone()), &caller.client.name);
             unruled.is_some_and(|unruled| shows(&Listing::of_read("resource", &resource.uri, unruled)))
         });
         Ok((found, failed))
@@ -265,13 +275,20 @@ impl Gate {
 
     /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.
     pub fn sees_resource(&self, caller: &Caller, uri: &str) -> bool {
-        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()));
+        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()), &caller.client.name);
         unruled.is_some_and(|unruled| self.shows(caller)(&Listing::of_read("resource", uri, unruled)))
     }
 
-    /// Lets the owner of a resource know that somebody wants to be told of its changes.
-    pub fn watch(&self, uri: &str) -> Watch {
-        self.registry.watch(uri)
+    /// Lets the owner of a resource know that a client wants to be told of its changes.
+    pub fn watch(&self, caller: &Caller, uri: &str) -> Watch {
+        self.registry.watch(uri, &caller.client.name)
+    }
+
+    /// Lets every provider know that a client has closed its last session.
+    pub fn left(&self, client: &str) {
+        for provider in self.registry.providers() {
+            provider.left(client);
+        }
     }
 
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.

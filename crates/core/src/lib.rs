@@ -14,6 +14,7 @@ mod family;
 pub mod folder;
 mod gate;
 pub mod json;
+mod label;
 mod limit;
 mod output;
 mod pattern;
@@ -39,6 +40,7 @@ pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
 pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight};
+pub use label::{Label, Labels};
 pub use limit::Limit;
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,

@@ -32,10 +32,11 @@ pub enum Limit {
     Tasks,
     Questions,
     StreamBacklog,
+    OwnServers,
 }
 
 impl Limit {
-    pub const ALL: [Limit; 24] = [
+    pub const ALL: [Limit; 25] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -60,6 +61,7 @@ impl Limit {
         Limit::Tasks,
         Limit::Questions,
         Limit::StreamBacklog,
+        Limit::OwnServers,
     ];
 
     /// Returns its name in metrics and in the documentation.
@@ -89,6 +91,7 @@ impl Limit {
             Limit::Tasks => "tasks",
             Limit::Questions => "questions",
             Limit::StreamBacklog => "stream_backlog",
+            Limit::OwnServers => "own_servers",
         }
     }
 

@@ -94,9 +94,9 @@ pub trait Provider: Send + Sync {
     /// Returns what is offered now. Must not block.
     fn catalog(&self) -> Catalog;
 
-    /// Returns whether reads of this address come here.
-    fn owns_resource(&self, uri: &str) -> bool {
-        let _ = uri;
+    /// Returns whether reads of this address by this client come here.
+    fn owns_resource(&self, uri: &str, client: &str) -> bool {
+        let _ = (uri, client);
         false
     }
 
@@ -110,14 +110,23 @@ pub trait Provider: Send + Sync {
         Unruled::ByEffect
     }
 
-    /// Hears that somebody begins, or nobody wants any longer, to be told when this resource changes.
-    fn watch(&self, uri: &str, wanted: bool) {
-        let _ = (uri, wanted);
+    /// Hears that a client begins, or wants no longer, to be told when this resource changes.
+    fn watch(&self, uri: &str, client: &str, wanted: bool) {
+        let _ = (uri, client, wanted);
     }
 
-    /// Lists the resources that exist now; they are too many and too short-lived for the catalog.
-    fn resources(&self, permit: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
-        let _ = permit;
+    /// Hears that a client has closed its last session. It may come back, and may go on without one.
+    fn left(&self, client: &str) {
+        let _ = client;
+    }
+
+    /// Lists the resources that exist now for a client; they are too many and too short-lived for the catalog.
+    fn resources<'a>(
+        &'a self,
+        permit: Permit,
+        client: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
+        let _ = (permit, client);
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -134,6 +143,8 @@ pub trait Provider: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct TaskAsk {
     pub method: &'static str,
+    /// Whose task it is.
+    pub client: String,
     pub id: String,
     /// What the client answers, where the task asked something.
     pub answers: Answers,
@@ -146,6 +157,13 @@ pub enum Change {
     Prompts,
     Resources,
     ResourceUpdated(String),
+    /// Other resources than before, for this client only.
+    ResourcesOf(String),
+    /// A resource that is told of to one client only.
+    ResourceUpdatedOf {
+        client: String,
+        uri: String,
+    },
 }
 
 /// Where a provider says that something changed.
@@ -186,25 +204,32 @@ struct Inner {
     providers: Mutex<Vec<Arc<dyn Provider>>>,
     index: ArcSwap<Index>,
     changes: broadcast::Sender<Change>,
-    /// How many want to be told of which resource.
-    watched: Mutex<HashMap<String, usize>>,
+    /// How often which client wants to be told of which resource.
+    watched: Mutex<HashMap<Watched, usize>>,
+}
+
+/// Who wants to be told of what.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Watched {
+    client: String,
+    uri: String,
 }
 
 /// Somebody who wants to be told when a resource changes.
 pub struct Watch {
     registry: Weak<Inner>,
-    uri: String,
+    watched: Watched,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         let Some(inner) = self.registry.upgrade() else { return };
         let mut watched = inner.lock_watched();
-        if let Some(count) = watched.get_mut(&self.uri) {
+        if let Some(count) = watched.get_mut(&self.watched) {
             *count -= 1;
             if *count == 0 {
-                watched.remove(&self.uri);
-                inner.watch(&self.uri, false);
+                watched.remove(&self.watched);
+                inner.watch(&self.watched, false);
             }
         }
     }
@@ -279,27 +304,28 @@ impl Registry {
     }
 
     /// Returns what is decided about the target where no rule speaks, or `None` if nobody answers for it.
-    pub(crate) fn knows(&self, target: &Target) -> Option<Unruled> {
-        self.inner.index.load().provider_of(target).map(|provider| provider.unruled())
+    pub(crate) fn knows(&self, target: &Target, client: &str) -> Option<Unruled> {
+        self.inner.index.load().provider_of(target, client).map(|provider| provider.unruled())
     }
 
-    /// Lets the owner of a resource know that somebody wants to be told of its changes, until what is returned is
+    /// Lets the owner of a resource know that a client wants to be told of its changes, until what is returned is
     /// dropped.
-    pub(crate) fn watch(&self, uri: &str) -> Watch {
+    pub(crate) fn watch(&self, uri: &str, client: &str) -> Watch {
+        let wanted = Watched { client: client.to_owned(), uri: uri.to_owned() };
         let mut watched = self.inner.lock_watched();
-        let count = watched.entry(uri.to_owned()).or_default();
+        let count = watched.entry(wanted.clone()).or_default();
         *count += 1;
         if *count == 1 {
-            self.inner.watch(uri, true);
+            self.inner.watch(&wanted, true);
         }
         drop(watched);
-        Watch { registry: Arc::downgrade(&self.inner), uri: uri.to_owned() }
+        Watch { registry: Arc::downgrade(&self.inner), watched: wanted }
     }
 
     /// Hands the call to its provider. The permit shows that the call went through the gate.
     pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Call) -> BoxFuture<'a, Outcome> {
         let index = self.inner.index.load();
-        let provider = index.provider_of(&call.target);
+        let provider = index.provider_of(&call.target, &call.caller.client.name);
         let changed = match (&call.target, call.tool()) {
             (Target::Tool(name), Some(asked)) => index
                 .tools
@@ -323,14 +349,14 @@ impl Registry {
 }
 
 impl Inner {
-    fn lock_watched(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn lock_watched(&self) -> MutexGuard<'_, HashMap<Watched, usize>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watch(&self, uri: &str, wanted: bool) {
-        let index = self.index.load();
-        if let Some(at) = index.owner_of(uri) {
-            index.providers[at].watch(uri, wanted);
+    fn watch(&self, watched: &Watched, wanted: bool) {
+        let (index, Watched { client, uri }) = (self.index.load(), watched);
+        if let Some(at) = index.owner_of(uri, client) {
+            index.providers[at].watch(uri, client, wanted);
         }
     }
 
@@ -397,19 +423,19 @@ impl Index {
         Ok(())
     }
 
-    fn provider_of(&self, target: &Target) -> Option<Arc<dyn Provider>> {
+    fn provider_of(&self, target: &Target, client: &str) -> Option<Arc<dyn Provider>> {
         let at = match target {
             Target::Tool(name) => self.tools.get(name).map(|(_, at)| *at),
             Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
                 self.prompts.get(name).copied()
             }
             Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
-            Target::Resource(uri) => self.owner_of(uri),
+            Target::Resource(uri) => self.owner_of(uri, client),
         };
         at.map(|at| self.providers[at].clone())
     }
 
-    fn owner_of(&self, uri: &str) -> Option<usize> {
-        self.providers.iter().position(|provider| provider.owns_resource(uri))
+    fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
+        self.providers.iter().position(|provider| provider.owns_resource(uri, client))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::call::ToolView;
 use crate::effect::{Effect, Reach};
+use crate::label::Labels;
 use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
 use serde_json::Value;
@@ -109,6 +110,8 @@ pub struct ToolDef {
     pub description: String,
     pub effect: Effect,
     pub reach: Reach,
+    /// What it has to do with data.
+    pub labels: Labels,
     pub limits: Limits,
     pub error_style: ErrorStyle,
     pub tasks: TaskSupport,
@@ -137,6 +140,7 @@ impl ToolDef {
             description: spec.description.to_owned(),
             effect: spec.effect,
             reach: spec.reach,
+            labels: Labels::NONE,
             limits: spec.limits,
             error_style: ErrorStyle::default(),
             tasks: TaskSupport::default(),
@@ -174,6 +178,7 @@ impl ToolDef {
             description,
             effect,
             reach,
+            labels: Labels::FOREIGN,
             limits,
             error_style: ErrorStyle::default(),
             tasks: TaskSupport::default(),
@@ -195,6 +200,13 @@ impl ToolDef {
     #[must_use]
     pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
         self.unruled = unruled;
+        self
+    }
+
+    /// Says what it has to do with data.
+    #[must_use]
+    pub fn labelled(mut self, labels: Labels) -> ToolDef {
+        self.labels = labels;
         self
     }
 

@@ -46,6 +46,7 @@ pub struct Request<'a> {
     method: Method,
     url: String,
     headers: Vec<(HeaderName, Fill)>,
+    only_at_home: Vec<HeaderName>,
     url_secrets: Vec<SecretRef>,
     sent: Option<Sent>,
     plain_http: PlainHttp,
@@ -75,6 +76,7 @@ impl<'a> Request<'a> {
             method,
             url: url.to_owned(),
             headers: Vec::new(),
+            only_at_home: Vec::new(),
             url_secrets: Vec::new(),
             sent: None,
             plain_http: PlainHttp::default(),
@@ -89,6 +91,12 @@ impl<'a> Request<'a> {
     pub fn header(mut self, name: HeaderName, value: Fill) -> Self {
         self.headers.push((name, value));
         self
+    }
+
+    /// Adds a header that goes to the first origin only, whatever it is called.
+    pub fn header_at_home(mut self, name: HeaderName, value: Fill) -> Self {
+        self.only_at_home.push(name.clone());
+        self.header(name, value)
     }
 
     /// Puts a secret in the place where the path or query of the address says `secret:NAME`.
@@ -278,7 +286,7 @@ impl<'a> Request<'a> {
             request = request.header(header::USER_AGENT, USER_AGENT);
         }
         for (name, value) in &self.headers {
-            if !at_home && (is_credential(name) || value.has_secret()) {
+            if !at_home && (is_credential(name) || self.only_at_home.contains(name) || value.has_secret()) {
                 continue;
             }
             let filled = value.filled(&*self.egress.secrets, host, name.as_str(), Escape::AsIs)?;

@@ -196,6 +196,7 @@ async fn rules_that_change_while_a_person_thinks_count() {
         origins: None,
         effects: None,
         reach: None,
+        labels: None,
         when: Default::default(),
         decision: crate::policy::Verdict::Deny,
     };

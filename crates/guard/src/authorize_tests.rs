@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::{Rule, Verdict, When};
 use crate::testing::{StoppedClock, call, call_by, caller, client, gate, kind_of, scope, told};
-use portcullis_core::{Effect, EffectSet, ErrorKind, Origin, Pattern, Reach, Unruled};
+use portcullis_core::{Effect, EffectSet, ErrorKind, Labels, Origin, Pattern, Reach, Unruled};
 
 fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
     Rule {
@@ -11,6 +11,7 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
         origins: None,
         effects: None,
         reach: None,
+        labels: None,
         when: When::default(),
         decision,
     }
@@ -19,7 +20,7 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
 fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: Reach) -> String {
     let decision = policy.decide(
         caller,
-        &Listing { kind: "tool", name, effect, reach, unruled: Unruled::ByEffect },
+        &Listing { kind: "tool", name, effect, reach, labels: Labels::NONE, unruled: Unruled::ByEffect },
         Timestamp::UNIX_EPOCH,
     );
     format!("{} by {}", decision.as_str(), decision.rule())

@@ -50,6 +50,11 @@ struct LimitLabel {
     limit: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabel {
+    server: String,
+}
+
 /// What the server counts itself, as it is when the page is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerNumbers {
@@ -78,6 +83,7 @@ struct Inner {
     connections: Gauge,
     token_failures: Counter,
     sources_locked: Gauge,
+    quarantined: Family<ServerLabel, Gauge>,
     /// By tool name. Copied when a tool is called for the first time, so that every other call reads without a lock.
     tools: ArcSwap<HashMap<String, Arc<Series>>>,
     growing: Mutex<()>,
@@ -149,6 +155,12 @@ impl Metrics {
             "Addresses of which no new token is looked at now, after too many that were not good",
             sources_locked.clone(),
         );
+        let quarantined = Family::<ServerLabel, Gauge>::default();
+        registry.register(
+            "upstream_quarantined_tools",
+            "Tools of other servers that wait until a person has looked, by server",
+            quarantined.clone(),
+        );
         registry.register(
             "build",
             "What is running",
@@ -166,6 +178,7 @@ impl Metrics {
                 connections,
                 token_failures,
                 sources_locked,
+                quarantined,
                 tools: ArcSwap::default(),
                 growing: Mutex::default(),
                 unknown: Series::new("unknown"),
@@ -188,6 +201,15 @@ impl Metrics {
         self.inner.connections.set(gauge(numbers.connections));
         self.inner.sources_locked.set(gauge(numbers.sources_locked));
         self.inner.token_failures.inner().store(numbers.token_failures, Ordering::Relaxed);
+    }
+
+    /// Takes over how many tools of which server wait for a person. There are as many series as servers.
+    pub fn set_quarantined(&self, servers: impl IntoIterator<Item = (String, usize)>) {
+        self.inner.quarantined.clear();
+        for (server, tools) in servers {
+            let gauge = self.inner.quarantined.get_or_create_owned(&ServerLabel { server });
+            gauge.set(i64::try_from(tools).unwrap_or(i64::MAX));
+        }
     }
 
     /// Returns all numbers as OpenMetrics text, without what must not leave: others name their tools as they like.

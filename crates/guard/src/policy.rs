@@ -12,7 +12,9 @@ pub use when::{Days, Hours, When};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Caller, Decision, Effect, EffectSet, Listing, Origin, Pattern, Reach, Unruled};
+use portcullis_core::{
+    Caller, Decision, Effect, EffectSet, Labels, Listing, Origin, Pattern, Reach, Unruled,
+};
 use when::Moment;
 
 /// What a rule says.
@@ -44,6 +46,8 @@ pub struct Rule {
     pub origins: Option<Vec<Origin>>,
     pub effects: Option<EffectSet>,
     pub reach: Option<Reach>,
+    /// Matches what has any of them.
+    pub labels: Option<Labels>,
     pub when: When,
     pub decision: Verdict,
 }
@@ -56,6 +60,7 @@ pub enum Part {
     Origins,
     Effects,
     Reach,
+    Labels,
     Until,
     Hours,
     Days,
@@ -70,6 +75,7 @@ impl Part {
             Part::Origins => "origins",
             Part::Effects => "effects",
             Part::Reach => "reach",
+            Part::Labels => "labels",
             Part::Until => "until",
             Part::Hours => "hours",
             Part::Days => "days",
@@ -94,6 +100,9 @@ impl Rule {
         }
         if self.reach.is_some_and(|reach| reach != listing.reach) {
             return Some(Part::Reach);
+        }
+        if self.labels.is_some_and(|labels| !labels.meets(listing.labels)) {
+            return Some(Part::Labels);
         }
         self.when.mismatch(moment)
     }

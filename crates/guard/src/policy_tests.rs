@@ -35,6 +35,7 @@ fn rule(name: &str, when: When, decision: Verdict) -> Rule {
         origins: None,
         effects: None,
         reach: None,
+        labels: None,
         when,
         decision,
     }
@@ -49,6 +50,7 @@ const READ: Listing<'static> = Listing {
     name: "x_y",
     effect: Effect::Read,
     reach: Reach::Local,
+    labels: Labels::NONE,
     unruled: Unruled::ByEffect,
 };
 
@@ -234,6 +236,7 @@ fn an_explanation_names_what_did_not_match() {
             Rule { origins: Some(vec![Origin::Chat]), ..only("*", "*") },
             Rule { effects: Some(EffectSet::NONE.with(Effect::Write)), ..only("*", "*") },
             Rule { reach: Some(Reach::Outside), ..only("*", "*") },
+            Rule { labels: Some(Labels::FOREIGN), ..only("*", "*") },
             rule("r", when("", &[], Some("2026-01-01T00:00:00Z")), Verdict::Ask),
             rule("r", when("09:00-10:00", &[], None), Verdict::Ask),
             rule("r", when("", &["sun"], None), Verdict::Ask),
@@ -246,7 +249,7 @@ fn an_explanation_names_what_did_not_match() {
     let explained = policy.explain(&caller("ada"), &READ, now);
     let parts: Vec<Option<&str>> =
         explained.considered.iter().map(|(_, part)| part.map(Part::as_str)).collect();
-    let expected = ["tools", "clients", "origins", "effects", "reach", "until", "hours", "days"];
+    let expected = ["tools", "clients", "origins", "effects", "reach", "labels", "until", "hours", "days"];
     assert_eq!(parts, expected.into_iter().map(Some).chain([None]).collect::<Vec<_>>());
     assert_eq!(explained.decision, Decision::Deny { rule: "last".to_owned() });
     for (who, part) in [
@@ -413,10 +416,11 @@ prop_compose! {
         origins in prop::option::of(prop::collection::vec(prop::sample::select(Origin::ALL.to_vec()), 1..3)),
         effects in prop::option::of(some_effects()),
         reach in prop::option::of(prop::sample::select(vec![Reach::Local, Reach::Outside])),
+        labels in prop::option::of(prop::sample::select(vec![Labels::NONE, Labels::FOREIGN])),
         when in some_when(),
         decision in prop::sample::select(vec![Verdict::Allow, Verdict::Ask, Verdict::Deny]),
     ) -> Rule {
-        Rule { name: String::new(), clients, tools, origins, effects, reach, when, decision }
+        Rule { name: String::new(), clients, tools, origins, effects, reach, labels, when, decision }
     }
 }
 
@@ -483,12 +487,13 @@ proptest! {
         tool in prop::sample::select(vec!["a_b", "c_d", "e_f"]),
         effect in prop::sample::select(Effect::ALL.to_vec()),
         reach in prop::sample::select(vec![Reach::Local, Reach::Outside]),
+        labels in prop::sample::select(vec![Labels::NONE, Labels::FOREIGN]),
         minutes in 0i64..20 * 24 * 60,
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
         let scope = portcullis_core::Scope { allow, effects, view: ToolView::All };
         let who = Caller { origin, ..client(name, scope) };
-        let listing = Listing { kind: "tool", name: tool, effect, reach, unruled: Unruled::ByEffect };
+        let listing = Listing { kind: "tool", name: tool, effect, reach, labels, unruled: Unruled::ByEffect };
         let decided = policy.decide(&who, &listing, now);
         let explained = policy.explain(&who, &listing, now);
         prop_assert_eq!(&decided, &explained.decision);

@@ -122,7 +122,7 @@ impl Redactor {
         error.hints.iter_mut().for_each(|hint| scan.scrub_in_place(hint));
         if let Some(foreign) = &mut error.foreign {
             scan.scrub_in_place(&mut foreign.message);
-            foreign.data.iter_mut().for_each(|data| scan.scrub_value(data));
+            foreign.data = foreign.data.take().and_then(|data| scan.scrubbed_raw(data));
         }
         if let Some(input) = &mut error.input {
             let InputRequired { questions, state } = &mut **input;

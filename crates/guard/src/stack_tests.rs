@@ -29,7 +29,17 @@ fn hidden(tools: &[&str]) -> Policy {
     let (name, decision) = ("policy[0]".to_owned(), Verdict::Deny);
     let (clients, tools) = (Pattern::any(), Pattern::new(tools).unwrap());
     let when = When::default();
-    let rule = Rule { name, clients, tools, origins: None, effects: None, reach: None, when, decision };
+    let rule = Rule {
+        name,
+        clients,
+        tools,
+        origins: None,
+        effects: None,
+        reach: None,
+        labels: None,
+        when,
+        decision,
+    };
     Policy { rules: vec![rule], ..Policy::default() }
 }
 

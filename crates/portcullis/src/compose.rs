@@ -26,11 +26,12 @@ use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{
     CalendarConfig, GithubConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
 };
+use portcullis_upstream::Status;
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// What agents are told when they connect.
@@ -96,6 +97,8 @@ struct HubOps {
     config: Arc<ConfigHealth>,
     secrets: Arc<LiveSecrets>,
     pins: Arc<Pins>,
+    /// Not held: they end before the hub does.
+    servers: Weak<Servers>,
     ai_data: PathBuf,
 }
 
@@ -130,6 +133,11 @@ impl Ops for HubOps {
             let open = counts.sessions.get(transport).copied().unwrap_or_default();
             self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
         }
+        let servers = self.servers.upgrade().map(|servers| servers.statuses()).unwrap_or_default();
+        let waiting = |status: &Status| status.quarantined.iter().filter(|what| what.kind == "tool").count();
+        self.handles
+            .metrics
+            .set_quarantined(servers.iter().map(|(name, status)| (name.clone(), waiting(status))));
         self.handles.metrics.encode_without(&self.handles.redactor)
     }
 }
@@ -288,6 +296,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         config: health.clone(),
         secrets: live.clone(),
         pins,
+        servers: Arc::downgrade(&servers),
         ai_data,
     };
     let gate = Arc::new(gate);
@@ -386,6 +395,7 @@ pub(crate) fn policy(config: &Config) -> Policy {
         origins: Some(rule.origins.clone()),
         effects: Some(rule.effects),
         reach: rule.reach,
+        labels: rule.labels,
         when: rule.when,
         decision: match rule.decision {
             config::Verdict::Allow => Verdict::Allow,

@@ -28,7 +28,7 @@ pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Origin, Pattern, Reach, Scope};
+use portcullis_core::{Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
@@ -305,8 +305,17 @@ pub struct McpServer {
     pub rename: Vec<(String, String)>,
     /// First match wins.
     pub effects: Vec<(Pattern, Effect)>,
+    /// First match wins.
+    pub labels: Vec<(Pattern, Labels)>,
     /// Whether what it offers is taken as it comes.
     pub always_trusted: bool,
+    /// Whether it is started only when one of its tools is called.
+    pub lazy: bool,
+    /// After how long without a call it is ended until the next one.
+    pub idle_stop: Option<Duration>,
+    /// How many clients may have one of their own; `None` where all share one.
+    pub per_client: Option<usize>,
+    pub relist_every: Duration,
     pub decision: Verdict,
 }
 
@@ -319,6 +328,8 @@ pub struct Rule {
     pub effects: EffectSet,
     /// `None` is any.
     pub reach: Option<Reach>,
+    /// `None` is any, and none.
+    pub labels: Option<Labels>,
     pub when: When,
     pub decision: Verdict,
     /// Where it stands in the file, if the file's format tells.

@@ -10,6 +10,7 @@ mod hidden;
 mod home;
 mod import;
 pub mod install;
+mod labels;
 mod logging;
 mod login;
 mod mcp;

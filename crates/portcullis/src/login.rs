@@ -32,10 +32,12 @@ impl Login {
         store: Arc<SecretStore>,
         live: Option<Arc<LiveSecrets>>,
     ) -> Result<Login> {
-        let url = server.place.as_ref().and_then(|place| place.url()).context("it has no address")?;
+        let place = server.place.as_ref().context("it has no address")?;
+        let url = place.url().context("it has no address")?;
         let spec = OAuthSpec {
             name: server.name.clone(),
             url: url.clone(),
+            headers: crate::mcp::headers(server, place, &store),
             client_id: wanted.client_id.clone(),
             client_secret: wanted.client_secret.clone().map(|handle| client_secret(handle, store.clone())),
             scope: wanted.scope.clone(),
@@ -45,6 +47,7 @@ impl Login {
         let settings = EgressSettings {
             exceptions: config.egress.exceptions.clone(),
             per_host: config.egress.per_host,
+            extra_roots: crate::compose::extra_roots(config)?,
             ..EgressSettings::default()
         };
         let seen = Mutex::new(digest(&store, &server.name));

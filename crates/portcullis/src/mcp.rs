@@ -10,12 +10,13 @@ use crate::secrets::LiveSecrets;
 use anyhow::Context;
 use portcullis_core::{Clock, Registry, ToolDef, Unruled};
 use portcullis_egress::own::Place;
+use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
 use portcullis_store::secrets::SecretStore;
 use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
-    Guardian, HeaderSpec, HttpSpec, HubMark, ServerSpec, Status, StatusKind, StdioSpec, TransportSpec, Trust,
-    Upstream, Values, pinned_tools,
+    ClientStatus, Guardian, HeaderSpec, HttpSpec, HubMark, PerClient, ServerSpec, Start, Status, StatusKind,
+    StdioSpec, TransportSpec, Trust, Upstream, Values, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub(crate) struct Makers {
     pub(crate) secrets: Arc<SecretStore>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) toggles: Toggles,
+    pub(crate) offers: Arc<Offers>,
     mark: HubMark,
     /// Started with the first server that is a process.
     guardian: OnceLock<Option<Guardian>>,
@@ -49,8 +51,10 @@ impl Makers {
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Makers> {
         let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
+        let offers = Arc::new(Offers::open(secure));
         let mark = HubMark::new().context("no random numbers")?;
-        Ok(Makers { secrets, pins, toggles, mark, guardian: OnceLock::new(), live: OnceLock::new() })
+        let (guardian, live) = (OnceLock::new(), OnceLock::new());
+        Ok(Makers { secrets, pins, toggles, offers, mark, guardian, live })
     }
 
     /// Says how new tokens become masked. Before anything is started.
@@ -234,8 +238,14 @@ pub(crate) fn shown(status: &Status) -> Value {
         .quarantined
         .iter()
         .map(|what| json!({ "kind": what.kind, "name": what.name, "why": what.why }));
+    let clients = status.clients.as_ref().map(|all| {
+        let each = |one: &ClientStatus| json!({ "client": one.client, "status": one.kind.as_str(), "reason": one.reason });
+        all.iter().map(each).collect::<Vec<_>>()
+    });
     json!({
         "status": status.kind.as_str(),
+        "idle": status.idle,
+        "clients": clients,
         "reason": status.reason,
         "stderr": status.stderr,
         "server": status.server,
@@ -257,10 +267,11 @@ pub(crate) fn trusted_tools(config: &Config, makers: &Makers) -> Vec<Arc<ToolDef
 impl Makers {
     /// How a server is reached over HTTP.
     fn http(&self, server: &McpServer, place: &Place, config: &Config) -> (HttpSpec, Option<Arc<Login>>) {
-        let headers = server.headers.iter().map(|(name, written)| {
-            let (secrets, host, field) = (self.secrets.clone(), place.host().to_owned(), name.to_string());
-            let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
-            HeaderSpec { name: name.clone(), written: written.clone(), values }
+        let headers = headers(server, place, &self.secrets);
+        let extra_roots = crate::compose::extra_roots(config).unwrap_or_else(|error| {
+            // Then only the well-known authorities are trusted; the connection says so.
+            tracing::error!(target: "upstream", error = format!("{error:#}"), "A file of certificates cannot be used.");
+            Vec::new()
         });
         let login = server.oauth.as_ref().map(|wanted| {
             let login = Login::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
@@ -270,8 +281,7 @@ impl Makers {
         });
         let login = login.and_then(Result::ok);
         let oauth = login.as_ref().map(|login| login.oauth());
-        let http =
-            HttpSpec { place: place.clone(), headers: headers.collect(), oauth, extra_roots: Vec::new() };
+        let http = HttpSpec { place: place.clone(), headers, oauth, extra_roots };
         (http, login)
     }
 
@@ -309,15 +319,30 @@ impl Makers {
             deny: server.deny.clone(),
             rename: server.rename.clone(),
             effects: server.effects.clone(),
+            labels: server.labels.clone(),
             decision: match server.decision {
                 Verdict::Allow => Unruled::Allow,
                 Verdict::Ask => Unruled::Ask,
                 Verdict::Deny => Unruled::Deny,
             },
             trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
+            start: if server.lazy { Start::AtNeed(self.offers.clone()) } else { Start::AtOnce },
+            idle_stop: server.idle_stop,
+            per_client: server.per_client.map(|clients_max| PerClient { clients_max }),
+            relist_every: server.relist_every,
         };
         (spec, login)
     }
+}
+
+/// Returns what every request to a server carries, each value looked up when it is sent.
+pub(crate) fn headers(server: &McpServer, place: &Place, secrets: &Arc<SecretStore>) -> Vec<HeaderSpec> {
+    let headers = server.headers.iter().map(|(name, written)| {
+        let (secrets, host, field) = (secrets.clone(), place.host().to_owned(), name.to_string());
+        let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, &field)));
+        HeaderSpec { name: name.clone(), written: written.clone(), values }
+    });
+    headers.collect()
 }
 
 impl Drop for Servers {

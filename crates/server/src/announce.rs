@@ -76,6 +76,8 @@ impl Interest {
             Change::Prompts => self.prompts,
             Change::Resources => self.resources,
             Change::ResourceUpdated(uri) => self.watched.contains(uri),
+            Change::ResourcesOf(_) => self.resources,
+            Change::ResourceUpdatedOf { uri, .. } => self.watched.contains(uri),
         }
     }
 }
@@ -130,7 +132,7 @@ impl Listeners {
         let method = "notifications/subscriptions/acknowledged";
         outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
-        let watches = interest.watched.iter().map(|uri| hub.gate.watch(uri)).collect();
+        let watches = interest.watched.iter().map(|uri| hub.gate.watch(&caller, uri)).collect();
         all.insert(key, Listener { interest, caller, outlet, tag, stream, _watches: watches });
         Ok(Listening { hub: hub.clone(), key })
     }
@@ -185,8 +187,18 @@ fn method_and_params(change: &Change) -> (&'static str, Value) {
     match change {
         Change::Tools => ("notifications/tools/list_changed", json!({})),
         Change::Prompts => ("notifications/prompts/list_changed", json!({})),
-        Change::Resources => ("notifications/resources/list_changed", json!({})),
-        Change::ResourceUpdated(uri) => ("notifications/resources/updated", json!({ "uri": uri })),
+        Change::Resources | Change::ResourcesOf(_) => ("notifications/resources/list_changed", json!({})),
+        Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
+            ("notifications/resources/updated", json!({ "uri": uri }))
+        }
+    }
+}
+
+/// Returns whether a client is told of a change at all: some are of what only one of them has.
+fn is_for(change: &Change, client: &Client) -> bool {
+    match change {
+        Change::Tools | Change::Prompts | Change::Resources | Change::ResourceUpdated(_) => true,
+        Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: only, .. } => client.name == *only,
     }
 }
 
@@ -194,13 +206,15 @@ impl Hub {
     fn tell(&self, change: &Change) {
         let (method, params) = method_and_params(change);
         let message = self.outgoing.notification(method, params.clone(), None);
-        for session in self.sessions.all() {
+        for session in self.sessions.all().iter().filter(|session| is_for(change, &session.client)) {
             let concerned = match change {
                 // A rule may have changed since it was subscribed to.
-                Change::ResourceUpdated(uri) => {
+                Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
                     session.watches(uri) && self.gate.sees_resource(&caller(&session.client), uri)
                 }
-                Change::Tools | Change::Prompts | Change::Resources => session.is_initialized(),
+                Change::Tools | Change::Prompts | Change::Resources | Change::ResourcesOf(_) => {
+                    session.is_initialized()
+                }
             };
             if concerned {
                 session.home.notify(message.clone());
@@ -208,9 +222,12 @@ impl Hub {
         }
         let mut all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, listener| !listener.outlet.is_closed());
-        for listener in all.values().filter(|listener| listener.interest.covers(change)) {
+        let concerned = |listener: &&Listener| {
+            listener.interest.covers(change) && is_for(change, &listener.caller.client)
+        };
+        for listener in all.values().filter(concerned) {
             // A rule may have changed since the listener came.
-            if let Change::ResourceUpdated(uri) = change
+            if let Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } = change
                 && !self.gate.sees_resource(&listener.caller, uri)
             {
                 continue;

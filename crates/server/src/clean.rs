@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use portcullis_core::Scrub;
-use portcullis_wire::rpc::{self, Answer};
+use portcullis_wire::rpc::{self, Answer, Data};
 use portcullis_wire::{Id, RpcError, era};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -124,7 +124,23 @@ impl Outgoing {
         if let std::borrow::Cow::Owned(scrubbed) = self.scrub.scrub(&error.message) {
             error.message = scrubbed;
         }
-        error.data.iter_mut().for_each(|data| self.scrub.scrub_value(data));
+        error.data = error.data.map(|data| self.data(data));
         error
+    }
+
+    /// Looks through what an error says. What was only passed on keeps every byte, unless it has to be changed.
+    fn data(&self, data: Data) -> Data {
+        let (mut value, exact) = match data {
+            Data::Own(value) => (value, None),
+            Data::Exact(raw) => (serde_json::from_str(raw.get()).unwrap_or_default(), Some(raw)),
+        };
+        let before = exact.as_ref().map(|_| value.clone());
+        self.scrub.scrub_value(&mut value);
+        // Seen as text too: a number that is read as a value may not be the one that was written.
+        let is_clean = |raw: &RawValue| matches!(self.scrub.scrub(raw.get()), std::borrow::Cow::Borrowed(_));
+        match exact {
+            Some(raw) if before.as_ref() == Some(&value) && is_clean(&raw) => Data::Exact(raw),
+            _ => Data::Own(value),
+        }
     }
 }

@@ -344,7 +344,7 @@ impl Exchange {
         if !self.hub.gate.sees_resource(&self.caller(), &uri) {
             return Err(era::resource_not_found(self.revision, &uri));
         }
-        session.subscribe(uri, |uri| self.hub.gate.watch(uri))?;
+        session.subscribe(uri, |uri| self.hub.gate.watch(&self.caller(), uri))?;
         Ok(b"{}".to_vec())
     }
 
@@ -483,7 +483,7 @@ impl Exchange {
             Method::CancelTask => ("tasks/cancel", Answers::new()),
             _ => ("tasks/update", input_responses(params)?),
         };
-        Ok(Some((task.server, TaskAsk { method, id, answers })))
+        Ok(Some((task.server, TaskAsk { method, client: self.client.name.clone(), id, answers })))
     }
 
     async fn ask_after(&self, server: &str, ask: TaskAsk) -> Answer {

@@ -138,8 +138,9 @@ pub struct Hub {
 impl Hub {
     /// Puts a hub together and starts telling its clients of changes. Needs a runtime.
     pub fn new(parts: HubParts) -> std::io::Result<Arc<Hub>> {
+        let gate = parts.gate.clone();
         let hub = Arc::new(Hub {
-            sessions: Sessions::new(parts.limits),
+            sessions: Sessions::new(parts.limits, move |client| gate.left(client)),
             sources: Sources::new(&parts.limits, parts.clock.clone()),
             listeners: Listeners::default(),
             tasks: Tasks::default(),

@@ -327,11 +327,15 @@ impl Drop for InFlight {
 pub(crate) struct Sessions {
     all: Mutex<HashMap<String, Arc<Session>>>,
     limits: HubLimits,
+    /// Told of clients that have closed their last one.
+    left: Box<Left>,
 }
 
+type Left = dyn Fn(&str) + Send + Sync;
+
 impl Sessions {
-    pub(crate) fn new(limits: HubLimits) -> Sessions {
-        Sessions { all: Mutex::default(), limits }
+    pub(crate) fn new(limits: HubLimits, left: impl Fn(&str) + Send + Sync + 'static) -> Sessions {
+        Sessions { all: Mutex::default(), limits, left: Box::new(left) }
     }
 
     /// Adds a session, or says why there is no room.
@@ -374,9 +378,18 @@ impl Sessions {
     }
 
     pub(crate) fn remove(&self, id: &str) -> bool {
-        let removed = lock(&self.all).remove(id);
+        let (removed, was_last) = {
+            let mut all = lock(&self.all);
+            let removed = all.remove(id);
+            let has_others = |gone: &Arc<Session>| all.values().any(|s| s.client.name == gone.client.name);
+            let was_last = removed.as_ref().is_some_and(|gone| !has_others(gone));
+            (removed, was_last)
+        };
         if let Some(session) = &removed {
             session.close();
+            if was_last {
+                (self.left)(&session.client.name);
+            }
         }
         removed.is_some()
     }
@@ -465,7 +478,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_ends_and_is_counted() {
-        let sessions = Sessions::new(HubLimits { session_idle: Duration::ZERO, ..HubLimits::default() });
+        let sessions =
+            Sessions::new(HubLimits { session_idle: Duration::ZERO, ..HubLimits::default() }, |_| {});
         let session = Session::streaming(client(), "http").unwrap();
         sessions.add(&session).unwrap();
         let before = Limit::SessionIdle.hits();

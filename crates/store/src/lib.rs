@@ -1,11 +1,12 @@
 //! State that outlives a process.
 //!
-//! Approvals, clients, pins, secrets and what is wanted of servers, each in one file of its own that the hub and the
-//! command line share. The record of calls is kept by `guard::audit`.
+//! Approvals, clients, pins, secrets, what servers offer and what is wanted of them, each in one file of its own that the
+//! hub and the command line share. The record of calls is kept by `guard::audit`.
 
 pub mod approvals;
 pub mod clients;
 mod kept;
+pub mod offers;
 pub mod pins;
 pub mod secrets;
 pub mod servers;

@@ -7,7 +7,7 @@ use portcullis_guard::{
 };
 use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
-use portcullis_upstream::{ServerSpec, TransportSpec, Trust};
+use portcullis_upstream::{ServerSpec, Start, TransportSpec, Trust};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -64,8 +64,13 @@ pub fn taken_as_it_is(name: &str, transport: TransportSpec) -> ServerSpec {
         deny: None,
         rename: Vec::new(),
         effects: vec![(Pattern::any(), Effect::Read)],
+        labels: Vec::new(),
         decision: Unruled::Allow,
         trust: Trust::Always,
+        start: Start::AtOnce,
+        idle_stop: None,
+        per_client: None,
+        relist_every: ServerSpec::RELIST_EVERY,
     }
 }
 

@@ -45,7 +45,7 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
         "initialize" => {
             let mut result = json!({
                 "protocolVersion": "2025-11-25",
-                "capabilities": { "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "resources": {} },
+                "capabilities": { "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "resources": { "subscribe": true } },
                 "serverInfo": { "name": offer["name"].as_str().unwrap_or("changeable"), "version": "1" },
             });
             if let Some(text) = offer["instructions"].as_str() {
@@ -57,10 +57,16 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
         "tools/list" => page(offer, "tools", params),
         "prompts/list" => page(offer, "prompts", params),
         "resources/list" => page(offer, "resources", params),
+        "resources/subscribe" | "resources/unsubscribe" => json!({}),
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
         "tools/call" => {
             let name = params["name"].as_str()?;
             note(calls, name);
+            // Whoever calls says what has changed by that.
+            if let Some(uri) = params["arguments"]["updated"].as_str() {
+                let method = "notifications/resources/updated";
+                say(&json!({ "jsonrpc": "2.0", "method": method, "params": { "uri": uri } }));
+            }
             json!({ "content": [{ "type": "text", "text": format!("called {name}") }] })
         }
         "prompts/get" => {

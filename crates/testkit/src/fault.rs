@@ -1,7 +1,7 @@
 //! A server on standard streams that does what servers should not.
 //!
 //! Its tools say what goes wrong: `crash`, `hang`, `garbage`, `huge`, `reuse`, `storm`, `leave`. Others show what is
-//! passed on: `echo`, `exact`, `slow`, `ask`, `seen`. It speaks the older era in the revision it is told.
+//! passed on: `echo`, `exact`, `refuse`, `slow`, `ask`, `seen`. It speaks the older era in the revision it is told.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Write};
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// The text of a definition and of a result that nobody may change on the way.
 pub const EXACT: &str = r#"{"content":[{"type":"text","text":"kept"},{"type":"hologram","data":{"x":1.50}}],"structuredContent":{"big":12345678901234567890123,"small":1.0},"_meta":{"example.com/kept":[1,2]},"unknownField":{"a":null}}"#;
+
+/// And of what an error says.
+pub const EXACT_DATA: &str = r#"{"big":98765432109876543210987,"x":2.50,"none":null}"#;
 
 fn tools() -> Value {
     let tool = |name: &str, properties: Value| {
@@ -33,6 +36,7 @@ fn tools() -> Value {
         tool("slow", json!({ "steps": { "type": "integer" }, "step_ms": { "type": "integer" } })),
         tool("ask", json!({})),
         tool("seen", json!({})),
+        tool("refuse", json!({})),
         { "name": "no_schema", "description": "Has none." },
     ])
 }
@@ -154,6 +158,13 @@ fn call(
             out.flush()?;
             return Ok(None);
         }
+        "refuse" => {
+            let mut out = io::stdout().lock();
+            let error = format!(r#"{{"code":-32050,"message":"not today","data":{EXACT_DATA}}}"#);
+            writeln!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)?;
+            out.flush()?;
+            return Ok(None);
+        }
         "slow" => {
             let steps = number("steps", 3);
             for step in 0..steps {
@@ -175,7 +186,8 @@ fn call(
         "seen" => {
             let environment: Vec<String> =
                 std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
-            text(json!({ "request": last, "environment": environment }).to_string())
+            let seen = json!({ "request": last, "environment": environment, "pid": std::process::id() });
+            text(seen.to_string())
         }
         other => text(format!("no such tool: {other}")),
     };

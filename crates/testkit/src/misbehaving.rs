@@ -115,6 +115,30 @@ impl Misbehaving {
         Ok(Misbehaving { address, seen })
     }
 
+    /// Speaks TLS, with the certificate of the tests.
+    pub async fn open_tls(
+        does: impl Fn(&Seen) -> Does + Send + Sync + 'static,
+    ) -> std::io::Result<Misbehaving> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (does, seeing, acceptor) = (Arc::new(does), seen.clone(), crate::world::acceptor());
+        tokio::spawn(async move {
+            let mut connection = 0;
+            while let Ok((visitor, _)) = listener.accept().await {
+                let (does, seeing, acceptor) = (does.clone(), seeing.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    // Whoever does not trust the certificate goes away.
+                    if let Ok(visitor) = acceptor.accept(visitor).await {
+                        serve(visitor, connection, does, seeing).await;
+                    }
+                });
+                connection += 1;
+            }
+        });
+        Ok(Misbehaving { address, seen })
+    }
+
     /// Listens on a socket of this machine instead. The address means nothing then.
     pub fn open_unix(
         path: &std::path::Path,

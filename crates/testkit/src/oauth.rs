@@ -46,6 +46,8 @@ pub struct Conduct {
     pub gives_refresh: bool,
     /// How long the place where tokens are takes.
     pub token_takes: Duration,
+    /// What the place where tokens are revoked answers.
+    pub revoke_answers: u16,
     /// What a call needs, besides a token.
     pub call_scope: Option<&'static str>,
     /// What else the refusal of the server says, instead of all.
@@ -77,6 +79,7 @@ impl Default for Conduct {
             rotates: true,
             gives_refresh: true,
             token_takes: Duration::ZERO,
+            revoke_answers: 200,
             call_scope: None,
             challenge: None,
         }
@@ -92,6 +95,8 @@ pub struct Asked {
     /// Of the query or the form.
     pub parts: HashMap<String, String>,
     pub authorization: Option<String>,
+    /// The header `X-Tenant`, which a person may have configured.
+    pub tenant: Option<String>,
 }
 
 #[derive(Default)]
@@ -212,7 +217,8 @@ impl World {
             headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
         let path = uri.path().to_owned();
         let mut memory = self.memory.lock().unwrap();
-        memory.asked.push(Asked { whom, path, parts: parts.clone(), authorization });
+        let tenant = headers.get("x-tenant").map(|value| value.to_str().unwrap().to_owned());
+        memory.asked.push(Asked { whom, path, parts: parts.clone(), authorization, tenant });
         parts
     }
 }
@@ -309,6 +315,13 @@ async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap
             tokio::time::sleep(conduct.token_takes).await;
             token(&world, &conduct, &parts)
         }
+        "/revoke" => {
+            let token = parts.get("token").map(String::as_str).unwrap_or_default();
+            let mut memory = world.memory.lock().unwrap();
+            memory.tokens.remove(token);
+            memory.refresh.remove(token);
+            reply(conduct.revoke_answers, &json!({}))
+        }
         _ => reply(404, &json!({})),
     }
 }
@@ -326,6 +339,7 @@ fn about(world: &World, conduct: &Conduct) -> Response {
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
         "registration_endpoint": format!("{issuer}/register"),
+        "revocation_endpoint": format!("{issuer}/revoke"),
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none"],
         "authorization_response_iss_parameter_supported": true,

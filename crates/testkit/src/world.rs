@@ -7,5 +7,6 @@ mod site;
 mod weak;
 
 pub use canaries::{CANARY_PORT, Names, PORTS, World, corpus, inside};
+pub(crate) use site::acceptor;
 pub use site::authority;
 pub use weak::{Mistake, Weak};

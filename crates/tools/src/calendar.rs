@@ -21,7 +21,9 @@ use futures::future::join_all;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use portcullis_core::json::printable;
-use portcullis_core::{CallCtx, Clock, Effect, Example, Family, Json, Limits, Reach, ToolError, ToolSpec};
+use portcullis_core::{
+    CallCtx, Clock, Effect, Example, Family, Json, Label, Limits, Reach, ToolError, ToolSpec,
+};
 use portcullis_egress::{Egress, HiddenAddress, PlainHttp};
 use recur::Budget;
 use schemars::JsonSchema;
@@ -161,7 +163,8 @@ pub(crate) fn family(config: &CalendarConfig) -> Family {
         readings: Semaphore::new(READINGS_MAX),
         config: config.clone(),
     });
-    Family::new("calendar").tool(READ, &reader, read)
+    // Whoever sends an invitation writes into it.
+    Family::new("calendar").tool(READ, &reader, read).labelled(&[Label::Private, Label::Untrusted])
 }
 
 async fn read(reader: Arc<Reader>, args: ReadArgs, ctx: CallCtx) -> Result<Json<Calendars>, ToolError> {

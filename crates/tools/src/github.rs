@@ -13,7 +13,7 @@ use answer::{RawIssue, next_page};
 use names::{Repository, is_owner};
 use portcullis_core::json::printable;
 use portcullis_core::{
-    CallCtx, Clock, Effect, ErrorKind, Example, Family, Json, Limits, Reach, Said, ToolError, ToolSpec,
+    CallCtx, Clock, Effect, ErrorKind, Example, Family, Json, Label, Limits, Reach, Said, ToolError, ToolSpec,
 };
 use portcullis_egress::{Egress, Escape, Fetched, Fill, Request, SecretRef, Url, header};
 use refusal::{Doing, Refused, UNSURE};
@@ -209,7 +209,11 @@ impl fmt::Debug for GithubConfig {
 
 pub(crate) fn family(config: &GithubConfig) -> Family {
     let config = Arc::new(config.clone());
-    Family::new("github").tool(LIST, &config, list).tool(CREATE, &config, create)
+    Family::new("github")
+        .tool(LIST, &config, list)
+        .labelled(&[Label::Private, Label::Untrusted])
+        .tool(CREATE, &config, create)
+        .labelled(&[Label::Outward])
 }
 
 async fn list(github: Arc<GithubConfig>, args: ListArgs, ctx: CallCtx) -> Result<Json<Issues>, ToolError> {

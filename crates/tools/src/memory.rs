@@ -3,7 +3,8 @@
 use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, Content, Effect, Example, Family, Limits, Reach, Root, Said, ToolError, ToolOutput, ToolSpec,
+    CallCtx, Content, Effect, Example, Family, Label, Limits, Reach, Root, Said, ToolError, ToolOutput,
+    ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,7 @@ struct Memory {
 
 pub(crate) fn family(root: Root) -> Family {
     let memory = Arc::new(Memory { root });
-    Family::new("memory").tool(READ, &memory, read).tool(WRITE, &memory, write)
+    Family::new("memory").tool(READ, &memory, read).labelled(&[Label::Private]).tool(WRITE, &memory, write)
 }
 
 async fn read(memory: Arc<Memory>, args: ReadArgs, _: CallCtx) -> Result<ToolOutput, ToolError> {

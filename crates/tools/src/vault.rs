@@ -28,8 +28,8 @@ use notes::Notes;
 use place::{Place, told};
 use portcullis_core::root::RootError;
 use portcullis_core::{
-    CallCtx, Content, Effect, Example, Family, Json, Limits, Reach, Reply, Root, Said, ToolError, ToolOutput,
-    ToolSpec,
+    CallCtx, Content, Effect, Example, Family, Json, Label, Limits, Reach, Reply, Root, Said, ToolError,
+    ToolOutput, ToolSpec,
 };
 use schemars::JsonSchema;
 use search::{Excerpt, Hits};
@@ -221,12 +221,17 @@ pub(crate) fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
     // What is pushed is read by whoever reads the repository.
     let (reach, limits) =
         if sync.is_some() { (Reach::Outside, WITH_GIT) } else { (Reach::Local, Limits::DEFAULT) };
+    let written: &[Label] = if sync.is_some() { &[Label::Outward] } else { &[] };
     let vault = Arc::new(Vault { notes, sync });
     Ok(Family::new("vault")
         .tool(ToolSpec { limits, ..READ }, &vault, read)
+        .labelled(&[Label::Private])
         .tool(ToolSpec { reach, limits, ..WRITE }, &vault, write)
+        .labelled(written)
         .tool(ToolSpec { limits, ..LIST }, &vault, list)
-        .tool(ToolSpec { limits, ..SEARCH }, &vault, search))
+        .labelled(&[Label::Private])
+        .tool(ToolSpec { limits, ..SEARCH }, &vault, search)
+        .labelled(&[Label::Private]))
 }
 
 impl Vault {

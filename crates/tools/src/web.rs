@@ -21,7 +21,8 @@ pub(crate) use tests::site::{Site, answer, html};
 use kind::BodyKind;
 use page::Page;
 use portcullis_core::{
-    CallCtx, Clock, Effect, ErrorKind, Example, Family, Fault, Limits, Reach, Said, ToolError, ToolSpec,
+    CallCtx, Clock, Effect, ErrorKind, Example, Family, Fault, Label, Limits, Reach, Said, ToolError,
+    ToolSpec,
 };
 use portcullis_egress::{Egress, EgressError, Fetched, Fill, HostFilter, PlainHttp, Url, header};
 use robots::{Known, ROBOTS_BYTES_MAX, Robots};
@@ -146,7 +147,7 @@ pub(crate) fn family(config: &WebConfig) -> Family {
         conversions: Arc::new(Semaphore::new(CONVERSIONS_MAX)),
         config: config.clone(),
     });
-    Family::new("web").tool(FETCH, &web, fetch)
+    Family::new("web").tool(FETCH, &web, fetch).labelled(&[Label::Untrusted, Label::Outward])
 }
 
 async fn fetch(web: Arc<Web>, args: FetchArgs, ctx: CallCtx) -> Result<Said<FetchFacts>, ToolError> {

@@ -7,7 +7,8 @@ mod resources;
 use crate::files;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, Changes, Effect, Example, Family, Json, Limits, Reach, Root, Said, Text, ToolError, ToolSpec,
+    CallCtx, Changes, Effect, Example, Family, Json, Label, Limits, Reach, Root, Said, Text, ToolError,
+    ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -128,8 +129,10 @@ pub(crate) fn family(root: Root, host: &Path, changes: Changes) -> Family {
     let workspace = Arc::new(Workspace { root: root.clone() });
     Family::new("workspace")
         .tool(READ, &workspace, read)
+        .labelled(&[Label::Private])
         .tool(WRITE, &workspace, write)
         .tool(LIST, &workspace, list)
+        .labelled(&[Label::Private])
         .resources(resources::WorkspaceFiles::new(root, host, changes))
 }
 

@@ -218,7 +218,9 @@ pub(crate) fn show(
 /// What is known of a tool that nobody has looked at: that there is one, and who can change that.
 fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
     let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
-    ToolDef::waiting(spec.name.clone(), name, spec.effect_of(&said.own), Reach::Outside, spec.decision, hint)
+    let effect = spec.effect_of(&said.own);
+    let def = ToolDef::waiting(spec.name.clone(), name, effect, Reach::Outside, spec.decision, hint);
+    def.labelled(spec.labels_of(&said.own))
 }
 
 fn show_resources(offer: &Offer, shown: &mut Shown) {
@@ -278,7 +280,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(S
         value.get("outputSchema").cloned(),
         definition,
     );
-    Ok((def.unruled(spec.decision), headers))
+    Ok((def.unruled(spec.decision).labelled(spec.labels_of(own)), headers))
 }
 
 /// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not

@@ -269,7 +269,7 @@ impl RequestError {
         struct Said {
             code: i64,
             message: String,
-            data: Option<Value>,
+            data: Option<Box<RawValue>>,
         }
         let said = serde_json::from_str::<Said>(error.get());
         let (code, message, data) = match said {

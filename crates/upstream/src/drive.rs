@@ -91,6 +91,10 @@ impl Parked {
         Ok(key)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     fn take(&self, key: &str) -> Option<ParkedCall> {
         self.lock().remove(key)
     }

@@ -115,16 +115,20 @@ fn is_newer(error: &ForeignError) -> bool {
             .iter()
             .any(|code| error.code == i64::from(*code));
     }
-    let supported = error.data.as_ref().and_then(|data| data["supported"].as_array());
-    supported
-        .is_some_and(|all| !all.iter().filter_map(Value::as_str).any(|one| Revision::parse(one).is_some()))
+    supported(error).is_some_and(|all| !all.iter().any(|one| Revision::parse(one).is_some()))
 }
 
 /// Returns whether a server that refuses the version of a request offers the same one.
 fn offers_newest(error: &ForeignError) -> bool {
-    let supported = error.data.as_ref().and_then(|data| data["supported"].as_array());
     error.code == i64::from(rpc::UNSUPPORTED_VERSION)
-        && supported.is_some_and(|all| all.iter().any(|one| one == Revision::V2026_07_28.as_str()))
+        && supported(error).is_some_and(|all| all.iter().any(|one| one == Revision::V2026_07_28.as_str()))
+}
+
+/// Returns the versions that a refusal offers instead, if it says.
+fn supported(error: &ForeignError) -> Option<Vec<String>> {
+    let data: Value = serde_json::from_str(error.data.as_ref()?.get()).ok()?;
+    let all = data["supported"].as_array()?;
+    Some(all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
 }
 
 /// Tells how the server answered to the newer era too, where it answered to neither.

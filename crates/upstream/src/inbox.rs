@@ -269,6 +269,14 @@ impl Inbox {
         self.retired.cancel();
     }
 
+    /// The server ended the stream that the answer is to come by, and will answer on another.
+    pub(crate) fn lets_go(&self, id: u64) {
+        let caller = self.lock().get(&id).and_then(|waiting| waiting.caller.clone());
+        if let Some(caller) = caller {
+            caller.peer.let_go();
+        }
+    }
+
     /// Returns whether somebody still waits for the answer to this.
     pub(crate) fn awaits(&self, id: u64) -> bool {
         self.lock().contains_key(&id)

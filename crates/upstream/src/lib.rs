@@ -14,21 +14,29 @@ mod guardian;
 mod http;
 mod inbox;
 mod link;
+mod lists;
+mod live;
 mod names;
 mod oauth;
+mod own;
 mod provider;
+mod recall;
+mod server;
 mod spec;
 mod status;
 mod stdio;
 mod supervise;
 mod template;
 mod trust;
+mod uses;
 
 pub use guardian::{Guardian, HubMark, stand_by};
 pub use oauth::{
-    About, ClientKind, ClientSecret, Consent, Keep, Login, OAuth, OAuthError, OAuthSpec, TokenMethod,
+    About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,
+    TokenMethod, Tokens,
 };
-pub use provider::{Upstream, pinned_tools};
-pub use spec::{HeaderSpec, HttpSpec, ServerSpec, StdioSpec, TransportSpec, Values};
-pub use status::{Status, StatusKind};
+pub use provider::Upstream;
+pub use server::pinned_tools;
+pub use spec::{HeaderSpec, HttpSpec, PerClient, ServerSpec, Start, StdioSpec, TransportSpec, Values};
+pub use status::{ClientStatus, Status, StatusKind};
 pub use trust::{Quarantined, Trust};

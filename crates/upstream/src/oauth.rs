@@ -18,13 +18,16 @@ mod discovery;
 mod error;
 mod keep;
 mod login;
+mod revoke;
 mod tokens;
 
 pub use error::OAuthError;
 pub use keep::{About, ClientKind, Keep, Login, TokenMethod};
+pub use revoke::{LoggedOut, Tokens};
 
 use crate::connection::LinkError;
 use crate::link::Credentials;
+use crate::spec::HeaderSpec;
 use challenge::Challenge;
 use client::OAuthClient;
 use futures::future::BoxFuture;
@@ -50,6 +53,8 @@ pub struct OAuthSpec {
     pub name: String,
     /// Where the server is.
     pub url: Url,
+    /// What every request to it carries.
+    pub headers: Vec<HeaderSpec>,
     /// A client that a person registered with the authorization server.
     pub client_id: Option<String>,
     pub client_secret: Option<ClientSecret>,
@@ -205,7 +210,7 @@ impl OAuth {
     pub async fn log_in(&self, consent: &dyn Consent) -> Result<About, OAuthError> {
         let _progress = self.progress.lock().await;
         let known = self.load().await?;
-        let challenge = login::probe(&self.egress, &self.spec.url).await?;
+        let challenge = login::probe(&self.egress, &self.spec).await?;
         let wanted = known.as_ref().map(|login| login.about.wanted.clone()).unwrap_or_default();
         let login = login::log_in(self, known, &challenge, wanted, consent).await?;
         let about = login.about.clone();
@@ -213,10 +218,19 @@ impl OAuth {
         Ok(about)
     }
 
-    /// Forgets the login. Returns whether there was one.
-    pub async fn log_out(&self) -> Result<bool, OAuthError> {
+    /// Forgets the login, after its issuer was told that its tokens are not needed any more. That they cannot be revoked
+    /// keeps nobody from forgetting them.
+    pub async fn log_out(&self) -> Result<LoggedOut, OAuthError> {
+        let _progress = self.progress.lock().await;
+        let login = self.load().await;
         let keep = self.keep.clone();
-        blocking(move || keep.forget()).await
+        let tokens = match login {
+            Ok(Some(login)) => revoke::revoke(self, &login).await,
+            Ok(None) => Tokens::None,
+            Err(error) => Tokens::Left(error.to_string()),
+        };
+        let was = blocking(move || keep.forget()).await?;
+        Ok(LoggedOut { was, tokens })
     }
 
     /// Asks for more than before. What was asked for already is not asked for again: that would never end.
@@ -291,14 +305,7 @@ impl OAuth {
             return Err(self.needs_person("the login has expired"));
         };
         let about = &login.about;
-        let secret = match (about.client, &self.spec.client_secret) {
-            (ClientKind::Configured, Some(secret)) => {
-                Some(client::secret_for(secret, &about.token_endpoint)?)
-            }
-            _ => login.client_secret.clone(),
-        };
-        let (kind, id, method) = (about.client, about.client_id.clone(), about.token_method);
-        let client = OAuthClient { kind, id, secret, method };
+        let client = self.client_of(&login, &about.token_endpoint)?;
         let parts = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh_token.expose().as_str()),
@@ -326,6 +333,17 @@ impl OAuth {
         login.refresh_token = granted.refresh_token.or(login.refresh_token);
         self.save(login).await?;
         Ok(header)
+    }
+
+    /// Returns the client that a login was made by, as it shows itself at `endpoint`.
+    fn client_of(&self, login: &Login, endpoint: &str) -> Result<OAuthClient, OAuthError> {
+        let about = &login.about;
+        let secret = match (about.client, &self.spec.client_secret) {
+            (ClientKind::Configured, Some(secret)) => Some(client::secret_for(secret, endpoint)?),
+            _ => login.client_secret.clone(),
+        };
+        let (kind, id, method) = (about.client, about.client_id.clone(), about.token_method);
+        Ok(OAuthClient { kind, id, secret, method })
     }
 
     /// Returns the token of a login, if it is one for this server.

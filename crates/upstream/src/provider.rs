@@ -1,123 +1,59 @@
-//! A server as a provider: what it offers now, and the road of a call to it.
+//! A configured server as a provider, whether it is one for all clients or one for each of them.
 
-use crate::catalog::{self, Offer, OwnTool, Said, Shown};
-use crate::clean::clean_text;
-use crate::connection::{Connection, LinkError, RequestError};
-use crate::drive::{Failure, Parked, Request, add, drive};
-use crate::link::{Carrier, Credentials};
-use crate::spec::{ServerSpec, TransportSpec};
+use crate::drive::add;
+use crate::own::Own;
+use crate::server::Server;
+use crate::spec::ServerSpec;
 use crate::status::{Status, StatusKind};
 use crate::supervise;
-use crate::trust::{Quarantined, Trust};
-use arc_swap::{ArcSwap, ArcSwapOption};
+use crate::uses::Use;
 use portcullis_core::{
-    BoxFuture, Call, Catalog, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Permit,
-    Provider, ResourceDef, Target, TaskAsk, ToolDef, ToolError, Unruled,
+    BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError, Unruled,
 };
-use portcullis_store::pins::{Kind, Snapshot, Standing};
-use portcullis_wire::Era;
+use portcullis_store::pins::Snapshot;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// How long a call waits for a server that is just being started or reached again.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
-/// How often it looks whether the server is there, besides being told how it stands.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often a call is made again that the server has certainly not acted on.
-const ATTEMPTS_MAX: usize = 3;
 
 /// One configured server. Cheap to clone; every clone is the same server.
 #[derive(Clone)]
 pub struct Upstream {
-    pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) spec: ServerSpec,
-    pub(crate) changes: Changes,
-    /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
-    offered: Mutex<Option<Arc<Offered>>>,
-    shown: ArcSwap<Shown>,
-    /// What agents are told of it.
-    instructions: ArcSwapOption<String>,
-    pub(crate) connection: ArcSwapOption<Connection>,
-    pub(crate) status: watch::Sender<Status>,
-    parked: Arc<Parked>,
-    known: Mutex<Option<Known>>,
-    /// What shows the server who we are.
-    pub(crate) credentials: Option<Arc<dyn Credentials>>,
-    watched: Mutex<BTreeSet<String>>,
-    pub(crate) watch_changed: Notify,
-    /// Told when the server is to be tried again now.
-    pub(crate) again: Notify,
-    /// Cancelled when the server is no longer wanted.
-    pub(crate) stop: CancellationToken,
-}
-
-/// What a server said of itself on one connection.
-pub(crate) struct Offered {
-    pub(crate) offer: Offer,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) name: Option<String>,
-    pub(crate) revision: Option<&'static str>,
-}
-
-/// What a server speaks, and how it is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub(crate) era: Era,
-    pub(crate) carrier: Carrier,
+    /// The one for all clients. Where each has its own, it only says what the others are to offer.
+    shared: Arc<Server>,
+    own: Option<Arc<Own>>,
 }
 
 impl Upstream {
     /// Starts to connect and returns at once. Needs a runtime.
     pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
-        let credentials = match &spec.transport {
-            TransportSpec::Stdio(_) => None,
-            TransportSpec::Http(http) => http.oauth.clone().map(|oauth| oauth as Arc<dyn Credentials>),
-        };
-        let inner = Arc::new(Inner {
-            spec,
-            changes,
-            offered: Mutex::default(),
-            shown: ArcSwap::default(),
-            instructions: ArcSwapOption::empty(),
-            connection: ArcSwapOption::empty(),
-            status: watch::Sender::new(Status::of(StatusKind::Starting)),
-            parked: Arc::default(),
-            known: Mutex::default(),
-            credentials,
-            watched: Mutex::default(),
-            watch_changed: Notify::new(),
-            again: Notify::new(),
-            stop: CancellationToken::new(),
-        });
-        tokio::spawn(supervise::run(inner.clone()));
-        Upstream { inner }
+        let shared = Server::new(spec, changes.clone(), None, CancellationToken::new());
+        let own = shared.spec.per_client.map(|per_client| Arc::new(Own::new(&shared, per_client, changes)));
+        tokio::spawn(supervise::run(shared.clone()));
+        Upstream { shared, own }
     }
 
     pub fn status(&self) -> Status {
-        self.inner.status.borrow().clone()
+        let clients = self.own.as_ref().map(|own| own.statuses());
+        Status { clients, ..self.shared.status.borrow().clone() }
     }
 
-    /// Returns what changes whenever the status does.
+    /// Returns what changes whenever the status does. What it holds says nothing of the servers of single clients.
     pub fn watch(&self) -> watch::Receiver<Status> {
-        self.inner.status.subscribe()
+        self.shared.status.subscribe()
     }
 
-    /// Returns the server as it is, to be trusted so; `None` before it was first connected.
+    /// Returns the server as it is, to be trusted so; `None` before anything was known of it.
     pub fn seen(&self) -> Option<Arc<Snapshot>> {
-        lock(&self.inner.offered).as_ref().map(|offered| offered.snapshot.clone())
+        self.shared.seen()
     }
 
     /// Works out again what appears of it, after a person has trusted something or taken trust back.
     pub fn look_again(&self) {
-        self.inner.show();
+        self.each(|server| {
+            server.show();
+        });
     }
 
     /// Waits until it is known whether it can be connected.
@@ -131,295 +67,43 @@ impl Upstream {
 
     /// Connects anew, now.
     pub fn again(&self) {
-        self.inner.again.notify_one();
+        self.each(|server| server.again.notify_one());
     }
 
     /// Ends the server. Its process gets a moment to end by itself.
     pub fn stop(&self) {
-        self.inner.stop.cancel();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Inner {
-    /// What is known from the last connection, so that the next one need not find it out.
-    pub(crate) fn known(&self) -> Option<Known> {
-        *lock(&self.known)
+        self.shared.stop.cancel();
     }
 
-    pub(crate) fn remember(&self, known: Option<Known>) {
-        *lock(&self.known) = known;
-    }
-
-    pub(crate) fn watched(&self) -> BTreeSet<String> {
-        lock(&self.watched).clone()
-    }
-
-    /// Takes what a server said on a new connection, or again on the same.
-    ///
-    /// Returns whether anything appears otherwise than before.
-    pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
-        *lock(&self.offered) = Some(Arc::new(offered));
-        self.connection.store(Some(connection.clone()));
-        self.show()
-    }
-
-    /// Shows nothing any more.
-    pub(crate) fn withdraw(&self) {
-        let mut offered = lock(&self.offered);
-        *offered = None;
-        self.instructions.store(None);
-        self.shown.store(Arc::default());
-        drop(offered);
-        self.announce(true, true, true);
-    }
-
-    /// Works out what appears of what the server said, tells how it stands and who wants to know.
-    fn show(&self) -> bool {
-        let offered = lock(&self.offered);
-        let Some(said) = offered.as_ref() else { return false };
-        let (spec, seen) = (&self.spec, &said.snapshot);
-        let (name, trust) = (spec.name.as_str(), &spec.trust);
-        let is_known = trust.knows(name, &seen.identity);
-        let standing = |kind: Kind, own: &str| trust.standing(name, seen, kind, own);
-        let mut shown = catalog::show(&said.offer, spec, standing, is_known);
-        let told = seen.instructions.clone().filter(|text| !text.trim().is_empty());
-        let is_trusted = told.is_none() || trust.instructions_stand(name, seen);
-        if !is_trusted {
-            let why = if is_known { Standing::Changed } else { Standing::Server };
-            shown.quarantined.push(Quarantined::new("instructions", "", why));
-        }
-        let differing = trust.differing(name, &seen.identity);
-        if !differing.is_empty() {
-            for what in &mut shown.quarantined {
-                what.why = format!("another server than the trusted one: {}", differing.join(", "));
-            }
-        }
-        let told = told.filter(|_| is_trusted).map(|mut text| {
-            clean_text(&mut text);
-            Arc::new(text)
-        });
-        self.instructions.store(told);
-        let before = self.shown.load_full();
-        if !shown.quarantined.is_empty() && shown.quarantined != before.quarantined {
-            let waiting: Vec<&str> = shown.quarantined.iter().map(|what| what.name.as_str()).collect();
-            tracing::warn!(target: "upstream", server = %name, waiting = %waiting.join(" "),
-                "Something waits until a person has looked: `portcullis mcp trust {name}`.");
-        }
-        let digests = |shown: &Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
-        let tools = digests(&before) != digests(&shown);
-        let prompts = before.prompts != shown.prompts;
-        let resources = before.resources != shown.resources || before.templates != shown.templates;
-        let status = Status {
-            server: said.name.clone(),
-            revision: said.revision,
-            tools: shown.tool_names.len(),
-            prompts: shown.prompts.len(),
-            resources: shown.resources.len(),
-            dropped: shown.dropped.clone(),
-            quarantined: shown.quarantined.clone(),
-            ..Status::of(StatusKind::Connected)
-        };
-        self.shown.store(Arc::new(shown));
-        // First: whoever waits for the status finds the tools.
-        self.announce(tools, prompts, resources);
-        if self.connection.load().is_some() {
-            self.status.send_if_modified(|current| {
-                let changed = *current != status;
-                *current = status;
-                changed
-            });
-        }
-        tools || prompts || resources
-    }
-
-    fn announce(&self, tools: bool, prompts: bool, resources: bool) {
-        let changes = [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)];
-        for (_, change) in changes.into_iter().filter(|(changed, _)| *changed) {
-            self.changes.announce(change);
+    fn each(&self, mut tell: impl FnMut(&Server)) {
+        tell(&self.shared);
+        for server in self.own.iter().flat_map(|own| own.all()) {
+            tell(&server);
         }
     }
 
-    /// Says whether what the call was decided by is what a person has looked at, at this moment.
-    fn still_stands(&self, call: &Call) -> Result<(), ToolError> {
-        let Some(offered) = lock(&self.offered).clone() else { return Ok(()) };
-        let (seen, name, trust) = (&offered.snapshot, self.spec.name.as_str(), &self.spec.trust);
-        let shown = self.shown.load();
-        let stands = match &call.target {
-            Target::Tool(tool) => match shown.tool_names.get(tool) {
-                Some(own) => {
-                    let same = call.tool().is_none_or(|asked| {
-                        Arc::ptr_eq(asked, &own.def) || asked.digest() == own.def.digest()
-                    });
-                    same && trust.standing(name, seen, Kind::Tool, &own.name) == Standing::Trusted
-                }
-                None => false,
-            },
-            Target::Prompt(prompt) | Target::Completion(CompletionOf::Prompt(prompt)) => shown
-                .prompt_names
-                .get(prompt)
-                .is_some_and(|own| trust.standing(name, seen, Kind::Prompt, own) == Standing::Trusted),
-            Target::Resource(_) | Target::Completion(CompletionOf::Template(_)) => {
-                trust.knows(name, &seen.identity)
-            }
-        };
-        if stands {
-            return Ok(());
-        }
-        let (kind, what) = (call.target.kind(), call.target.name());
-        Err(ToolError::unavailable(format!("{kind} `{what}` is not what a person has looked at"))
-            .hint(format!("ask a person to run `portcullis mcp trust {name}`, then list again")))
-    }
-
-    async fn call(&self, call: &Call) -> Outcome {
-        let mut attempts = 1;
-        loop {
-            let connection = self.connected(&call.ctx.cancel).await?;
-            if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
-                let message =
-                    format!("server `{}` changes what it offers and is not done yet", self.spec.name);
-                return Err(ToolError::unavailable(message).hint("try again in a minute"));
-            }
-            // After every wait: the server may be another one by now, or trusted no longer.
-            self.still_stands(call)?;
-            let request = self.request(call)?;
-            let error = match drive(&connection, &self.parked, call, &request).await {
-                Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
-                Ok(_) => {
-                    let message = format!("server `{}` answered with what is no result", self.spec.name);
-                    return Err(ToolError::new(ErrorKind::Upstream, message));
-                }
-                Err(Failure::Told(error)) => return Err(error),
-                Err(Failure::Request(error)) => error,
-            };
-            // Made again only where the server has not acted on it, or where acting twice does no harm.
-            let again = match &error {
-                RequestError::Link(LinkError::SessionLost | LinkError::Failed { sent: false, .. }) => true,
-                RequestError::Closed | RequestError::Link(LinkError::Failed { sent: true, .. }) => {
-                    call.effect() == Effect::Read
-                }
-                _ => false,
-            };
-            if !again || attempts >= ATTEMPTS_MAX {
-                return Err(error.told(&self.spec.name));
-            }
-            attempts += 1;
-            // Whoever finds out first that it is over says so.
-            if self.connection.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, &connection)) {
-                self.connection.store(None);
-                self.again.notify_one();
-            }
+    /// Returns the server that a client's requests go to.
+    fn of(&self, client: &str) -> Result<Use, ToolError> {
+        match &self.own {
+            Some(own) => own.of(client),
+            None => Ok(Use::of(&self.shared)),
         }
     }
 
-    /// Returns the connection, or says why there is none.
-    async fn connected(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, ToolError> {
-        if let Some(connection) = self.connection.load_full() {
-            return Ok(connection);
-        }
-        let mut status = self.status.subscribe();
-        let waited = tokio::time::timeout(CONNECTED_WITHIN, async {
-            loop {
-                if let Some(connection) = self.connection.load_full() {
-                    return Some(connection);
-                }
-                // Nothing will come of waiting: a person has to log in first.
-                let kind = self.status.borrow().kind;
-                if matches!(kind, StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration) {
-                    return None;
-                }
-                tokio::select! {
-                    changed = status.changed() => if changed.is_err() { return None },
-                    () = cancel.cancelled() => return None,
-                    () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
-                }
-            }
-        });
-        if let Ok(Some(connection)) = waited.await {
-            return Ok(connection);
-        }
-        let sentence = self.status.borrow().sentence();
-        Err(ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name))
-            .hint("it is tried again by itself; `portcullis mcp status` says more"))
+    /// Returns the server that a client has now, which is its own as long as that runs.
+    fn now(&self, client: &str) -> Arc<Server> {
+        let own = self.own.as_ref().and_then(|own| own.running(client));
+        own.unwrap_or_else(|| self.shared.clone())
     }
-
-    /// Says the call in the server's own names.
-    fn request(&self, call: &Call) -> Result<Request, ToolError> {
-        let shown = self.shown.load();
-        let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
-        let arguments = call.arguments.raw().get();
-        let text = |text: &str| Value::from(text).to_string();
-        let (method, params, name, headers) = match &call.target {
-            Target::Tool(name) => {
-                let own = shown.tool_names.get(name).ok_or_else(unknown)?;
-                let params = format!(r#""name":{},"arguments":{arguments}"#, text(&own.name));
-                ("tools/call", params, Some(own.name.clone()), mirrored(own, call))
-            }
-            Target::Prompt(name) => {
-                let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
-                let params = format!(r#""name":{},"arguments":{arguments}"#, text(own));
-                ("prompts/get", params, Some(own.clone()), Vec::new())
-            }
-            Target::Resource(uri) => {
-                ("resources/read", format!(r#""uri":{}"#, text(uri)), Some(uri.clone()), Vec::new())
-            }
-            Target::Completion(of) => {
-                let mut params = call.arguments.value().map_err(ToolError::invalid_args)?.clone();
-                if let CompletionOf::Prompt(name) = of {
-                    let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
-                    params["ref"]["name"] = own.as_str().into();
-                }
-                let members = params.as_object_mut().ok_or_else(unknown)?;
-                members.remove("_meta");
-                let inside = params.to_string();
-                ("completion/complete", inside[1..inside.len() - 1].to_owned(), None, Vec::new())
-            }
-        };
-        Ok(Request { method, params, name, headers, timeout: self.spec.timeout })
-    }
-}
-
-/// Returns the tools of a server as they were when a person trusted it, without asking it.
-pub fn pinned_tools(spec: &ServerSpec) -> Vec<Arc<ToolDef>> {
-    let Trust::Pinned(pins) = &spec.trust else { return Vec::new() };
-    let Some(trusted) = pins.of(&spec.name) else { return Vec::new() };
-    let said = trusted.as_it_was.tools.iter().filter_map(|(own, pin)| {
-        let raw = RawValue::from_string(pin.definition.clone()).ok()?;
-        Some(Said { own: own.clone(), raw })
-    });
-    let offer = Offer { tools: said.collect(), ..Offer::default() };
-    catalog::show(&offer, spec, |_, _| Standing::Trusted, true).tools
-}
-
-/// Returns the headers that the tool wants some of its arguments in.
-fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
-    if own.headers.is_empty() {
-        return Vec::new();
-    }
-    let Ok(arguments) = call.arguments.value() else { return Vec::new() };
-    let simple = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
-    let headers = own.headers.iter().filter_map(|(argument, header)| {
-        let value = arguments.get(argument).and_then(simple)?;
-        Some((format!("Mcp-Param-{header}"), value))
-    });
-    headers.collect()
 }
 
 impl Provider for Upstream {
     fn name(&self) -> &str {
-        &self.inner.spec.name
+        &self.shared.spec.name
     }
 
     fn catalog(&self) -> Catalog {
-        let shown = self.inner.shown.load();
+        let shown = self.shared.shown.load();
         Catalog {
             tools: shown.tools.clone(),
             prompts: shown.prompts.clone(),
@@ -428,44 +112,66 @@ impl Provider for Upstream {
     }
 
     fn instructions(&self) -> Option<String> {
-        self.inner.instructions.load().as_ref().map(|text| (**text).clone())
+        self.shared.instructions.load().as_ref().map(|text| (**text).clone())
     }
 
-    fn owns_resource(&self, uri: &str) -> bool {
-        self.inner.shown.load().owns(uri)
+    fn owns_resource(&self, uri: &str, client: &str) -> bool {
+        self.shared.shown.load().owns(uri) || self.now(client).shown.load().owns(uri)
     }
 
     fn unruled(&self) -> Unruled {
-        self.inner.spec.decision
+        self.shared.spec.decision
     }
 
-    fn watch(&self, uri: &str, wanted: bool) {
-        let mut watched = lock(&self.inner.watched);
-        let changed = if wanted { watched.insert(uri.to_owned()) } else { watched.remove(uri) };
-        if changed {
-            self.inner.watch_changed.notify_one();
+    fn watch(&self, uri: &str, client: &str, wanted: bool) {
+        // Whoever wants no more needs no server for it.
+        let server = if wanted { self.of(client).ok() } else { Some(Use::of(&self.now(client))) };
+        match server {
+            Some(server) => server.watch(uri, client, wanted),
+            None => tracing::warn!(target: "upstream", server = %self.name(), client,
+                "A client is not told of a resource: there are too many servers of single clients."),
         }
     }
 
-    fn resources(&self, _: Permit) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
-        let resources = self.inner.shown.load().resources.clone();
+    fn left(&self, client: &str) {
+        if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
+            server.uses.leaves();
+        }
+    }
+
+    fn resources<'a>(
+        &'a self,
+        _: Permit,
+        client: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
+        let server = self.now(client);
+        // Its own server may be on its way still; what all are to offer is what it will offer at first.
+        let server = if server.is_known() { server } else { self.shared.clone() };
+        let resources = server.shown.load().resources.clone();
         Box::pin(async move { Ok(resources) })
     }
 
     fn task(&self, _: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
         Box::pin(async move {
-            let connection = self.inner.connected(&self.inner.stop).await?;
+            let server = self.of(&ask.client)?;
+            let connection = server.connected(&server.stop).await?;
             let mut params = format!(r#""taskId":{}"#, Value::from(ask.id));
             if !ask.answers.is_empty() {
                 let answers = Value::Object(ask.answers.into_iter().collect());
                 add(&mut params, &format!(r#""inputResponses":{answers}"#));
             }
-            let answer = connection.about_task(ask.method, params, self.inner.spec.timeout).await;
-            answer.map_err(|error| error.told(&self.inner.spec.name))
+            let answer = connection.about_task(ask.method, params, server.spec.timeout).await;
+            answer.map_err(|error| error.told(&server.spec.name))
         })
     }
 
     fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
-        Box::pin(async move { self.inner.call(&call).await })
+        Box::pin(async move {
+            let server = self.of(&call.caller.client.name)?;
+            if call.ctx.peer.session().is_none() {
+                server.uses.without_session();
+            }
+            server.call(&call).await
+        })
     }
 }

@@ -3,10 +3,11 @@
 use crate::guardian::HubMark;
 use crate::oauth::OAuth;
 use crate::trust::Trust;
-use portcullis_core::{Effect, Pattern, Unruled};
+use portcullis_core::{Effect, Labels, Pattern, Unruled};
 use portcullis_egress::CertificateDer;
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
+use portcullis_store::offers::Offers;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,10 +29,35 @@ pub struct ServerSpec {
     pub rename: Vec<(String, String)>,
     /// What its tools do, where somebody said so. First match wins; a tool that none matches may do anything.
     pub effects: Vec<(Pattern, Effect)>,
+    /// What its tools have to do with data, where somebody said so. First match wins; one that none matches may say anything and
+    /// tell anyone.
+    pub labels: Vec<(Pattern, Labels)>,
     /// What is decided about its tools where no rule speaks.
     pub decision: Unruled,
     /// Whether what it says of itself waits for a person.
     pub trust: Trust,
+    /// When it is started.
+    pub start: Start,
+    /// After how long without a call it is ended, until the next one; never if this is missing.
+    pub idle_stop: Option<Duration>,
+    /// Whether each client gets one of its own.
+    pub per_client: Option<PerClient>,
+    /// How often it is asked what it offers, though it said nothing of a change.
+    pub relist_every: Duration,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone)]
+pub enum Start {
+    AtOnce,
+    /// By the first call. What it offers is known from the last time, or it is started once to learn it.
+    AtNeed(Arc<Offers>),
+}
+
+/// How many clients may have a server of their own at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerClient {
+    pub clients_max: usize,
 }
 
 /// How a server is reached.
@@ -87,9 +113,22 @@ impl fmt::Debug for Values {
 }
 
 impl ServerSpec {
+    /// How often a server is asked what it offers, where nothing else is said.
+    pub const RELIST_EVERY: Duration = Duration::from_secs(5 * 60);
+
+    pub(crate) fn is_lazy(&self) -> bool {
+        matches!(self.start, Start::AtNeed(_))
+    }
+
     pub(crate) fn effect_of(&self, tool: &str) -> Effect {
         let said = self.effects.iter().find(|(tools, _)| tools.matches(tool));
         said.map_or(Effect::Destroy, |(_, effect)| *effect)
+    }
+
+    /// Returns what a tool has to do with data, by the name that the server gives it.
+    pub fn labels_of(&self, tool: &str) -> Labels {
+        let said = self.labels.iter().find(|(tools, _)| tools.matches(tool));
+        said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
     }
 
     pub(crate) fn renamed<'a>(&'a self, tool: &'a str) -> &'a str {

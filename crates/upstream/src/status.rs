@@ -6,6 +6,9 @@ use crate::trust::Quarantined;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub kind: StatusKind,
+    /// Whether it does not run because nobody needs it. Everything that is connected about it but its process or its
+    /// connection is there: its tools are listed, and the next call starts it.
+    pub idle: bool,
     /// Why, where it is not connected.
     pub reason: Option<String>,
     /// The last lines it said on standard error.
@@ -20,6 +23,16 @@ pub struct Status {
     pub dropped: Vec<(String, String)>,
     /// What waits for a person.
     pub quarantined: Vec<Quarantined>,
+    /// The clients that have one of their own now, where each gets one.
+    pub clients: Option<Vec<ClientStatus>>,
+}
+
+/// How the server of one client's own stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientStatus {
+    pub client: String,
+    pub kind: StatusKind,
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +62,7 @@ impl Status {
     pub fn of(kind: StatusKind) -> Status {
         Status {
             kind,
+            idle: false,
             reason: None,
             stderr: Vec::new(),
             server: None,
@@ -58,6 +72,7 @@ impl Status {
             resources: 0,
             dropped: Vec::new(),
             quarantined: Vec::new(),
+            clients: None,
         }
     }
 

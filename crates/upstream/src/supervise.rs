@@ -1,18 +1,20 @@
 //! Keeps one server connected, and what it offers up to date.
 
-use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
+use crate::catalog::Offer;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
 use crate::http;
 use crate::inbox::{Heard, Inbox};
 use crate::link::Carrier;
-use crate::provider::{Inner, Known, Offered};
+use crate::lists::{Listed, Relist, list};
+use crate::recall::{self, SAID_NAME};
+use crate::server::{Known, Offered, Server};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
 use crate::trust;
 use futures::future::{BoxFuture, FutureExt};
-use portcullis_core::{Change, Changes};
+use portcullis_core::Change;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use serde_json::{Value, json};
@@ -44,6 +46,8 @@ const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 enum Ended {
     /// Trying again at once is right: what went wrong will not go wrong again.
     Again,
+    /// Nobody needs it now.
+    Idle,
     Why(StatusKind, String),
 }
 
@@ -60,21 +64,30 @@ impl From<RequestError> for Ended {
 }
 
 /// Keeps the server connected until it is no longer wanted.
-pub(crate) async fn run(server: Arc<Inner>) {
-    let changes = server.changes.clone();
+pub(crate) async fn run(server: Arc<Server>) {
     let (mut pause, mut at_once) = (RETRY_FIRST, 0);
+    let mut rests = recall::recall(&server).await;
     while !server.stop.is_cancelled() {
+        if rests {
+            rest(&server).await;
+            rests = false;
+            continue;
+        }
         let began = Instant::now();
         let stderr = StderrTail::default();
         let ended = tokio::select! {
-            ended = attempt(&server, &changes, stderr.clone()) => ended,
+            ended = attempt(&server, stderr.clone()) => ended,
             () = server.stop.cancelled() => break,
         };
-        server.connection.store(None);
+        server.live.clear();
         if began.elapsed() >= GOOD_AFTER {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {
+            Ended::Idle => {
+                (pause, at_once, rests) = (RETRY_FIRST, 0, true);
+                continue;
+            }
             Ended::Again if at_once >= AT_ONCE_MAX => {
                 at_once = 0;
                 Ended::Why(StatusKind::Failed, "the server forgets every session at once".to_owned())
@@ -95,20 +108,43 @@ pub(crate) async fn run(server: Arc<Inner>) {
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
         let (reason, stderr) = (Some(reason), stderr.last_words().await);
         server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
+        // One that is started when it is needed is also tried again when it is needed.
+        let next = async {
+            tokio::time::sleep(jittered(pause)).await;
+            if server.spec.is_lazy() && server.is_known() {
+                server.uses.needed().await;
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep(jittered(pause)) => {}
+            () = next => {}
             () = server.again.notified() => pause = RETRY_FIRST,
             () = server.stop.cancelled() => break,
         }
         pause = (pause * 2).min(RETRY_MAX);
     }
-    server.connection.store(None);
+    server.live.clear();
     server.withdraw();
     server.status.send_replace(Status::of(StatusKind::Disabled));
 }
 
+/// Waits until somebody needs the server, or wants it anew, or no longer.
+async fn rest(server: &Server) {
+    tracing::info!(target: "upstream", server = %server.spec.name, "A server rests until somebody needs it.");
+    server.rests(true);
+    tokio::select! {
+        () = server.uses.needed() => {}
+        () = server.again.notified() => {}
+        () = server.stop.cancelled() => {}
+    }
+    server.rests(false);
+}
+
 /// Connects once. Returns when the connection has ended.
-async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> Ended {
+async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
+    // Started for nobody, one that waits to be needed is only asked what it offers.
+    let uses = &server.uses;
+    let learns = server.spec.is_lazy() && !uses.any();
+    let ever = uses.ever();
     // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
     let facts = trust::facts(&server.spec).await;
     let (connection, mut hears, greeting) = match connect(server, stderr).await {
@@ -116,7 +152,7 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
         Err(ended) => return ended,
     };
     let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
-    let all = BTreeSet::from([Listed::Tools, Listed::Prompts, Listed::Resources]);
+    let all = BTreeSet::from(Listed::ALL);
     if let Err(error) = list(&connection, &greeting, &mut offer, &all).await {
         return error.into();
     }
@@ -127,6 +163,10 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
         let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
     }
     publish(server, &connection, &greeting, &facts, offer.clone());
+    if learns && !uses.any() && uses.ever() == ever {
+        return Ended::Idle;
+    }
+    let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
     let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
     let mut told = BTreeSet::new();
     let mut damped = DAMPED;
@@ -147,6 +187,19 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                     subscribe(&connection, &mut told, wanted).await;
                 }
             }
+            () = sleep_until(idle) => {
+                let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
+                if due && server.is_quiet() {
+                    return Ended::Idle;
+                }
+                idle = idle_from(server, if due { Instant::now() } else { uses.last() });
+            }
+            listed = relist.due(&connection, &greeting, &offer) => {
+                if let Some(listed) = listed {
+                    offer = listed;
+                    publish(server, &connection, &greeting, &facts, offer.clone());
+                }
+            }
             () = &mut listening => {
                 tokio::time::sleep(jittered(RETRY_FIRST)).await;
                 listening = listen(&connection, &greeting, &server.watched());
@@ -156,7 +209,7 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                     return Ended::Why(StatusKind::Failed, "the server ended".to_owned());
                 };
                 let mut lists = BTreeSet::new();
-                take(&mut lists, changes, first);
+                take(&mut lists, server, first);
                 // What was said in a storm may not have been heard one by one.
                 let behind = *connection.inbox.lists.borrow();
                 if behind.said != behind.looked {
@@ -169,9 +222,10 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                 let mut more = 0;
                 while let Ok(heard) = hears.try_recv() {
                     more += 1;
-                    take(&mut lists, changes, heard);
+                    take(&mut lists, server, heard);
                 }
                 damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
                 let said = connection.inbox.lists.borrow().said;
                 match list(&connection, &greeting, &mut offer, &lists).await {
@@ -182,7 +236,7 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
                         // believed.
                         if !changed && more <= STORM {
                             for list in lists {
-                                server.changes.announce(list.change());
+                                server.tell(list.change());
                             }
                         }
                     }
@@ -197,35 +251,18 @@ async fn attempt(server: &Arc<Inner>, changes: &Changes, stderr: StderrTail) -> 
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Listed {
-    Tools,
-    Prompts,
-    Resources,
-}
-
-impl Listed {
-    fn change(self) -> Change {
-        match self {
-            Listed::Tools => Change::Tools,
-            Listed::Prompts => Change::Prompts,
-            Listed::Resources => Change::Resources,
-        }
-    }
-}
-
-fn take(lists: &mut BTreeSet<Listed>, changes: &Changes, heard: Heard) {
+fn take(lists: &mut BTreeSet<Listed>, server: &Server, heard: Heard) {
     match heard {
         Heard::ToolsChanged => drop(lists.insert(Listed::Tools)),
         Heard::PromptsChanged => drop(lists.insert(Listed::Prompts)),
         Heard::ResourcesChanged => drop(lists.insert(Listed::Resources)),
-        Heard::ResourceUpdated(uri) => changes.announce(Change::ResourceUpdated(uri)),
+        Heard::ResourceUpdated(uri) => server.tell(Change::ResourceUpdated(uri)),
     }
 }
 
 type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
 
-async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended> {
+async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended> {
     let failed = |why: String| Ended::Why(StatusKind::Failed, why);
     let (inbox, hears) = Inbox::new();
     let known = server.known();
@@ -255,39 +292,32 @@ async fn connect(server: &Inner, stderr: StderrTail) -> Result<Connected, Ended>
     Ok((connection, hears, greeting))
 }
 
-async fn list(
-    connection: &Connection,
-    greeting: &Greeting,
-    offer: &mut Offer,
-    lists: &BTreeSet<Listed>,
-) -> Result<(), RequestError> {
-    let mut dropped = Vec::new();
-    if lists.contains(&Listed::Tools) {
-        offer.tools = catalog::list(connection, TOOLS, &mut dropped).await?;
-    }
-    if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
-        offer.prompts = catalog::list(connection, PROMPTS, &mut dropped).await?;
-    }
-    if lists.contains(&Listed::Resources) && greeting.has("resources") {
-        offer.resources = catalog::list(connection, RESOURCES, &mut dropped).await?;
-        offer.templates = catalog::list(connection, TEMPLATES, &mut dropped).await?;
-    }
-    offer.dropped = dropped;
-    Ok(())
-}
-
 fn publish(
-    server: &Inner,
+    server: &Server,
     connection: &Arc<Connection>,
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
 ) -> bool {
     let mut identity = facts.clone();
-    identity.insert("server".to_owned(), greeting.name.clone().unwrap_or_default());
+    identity.insert(SAID_NAME.to_owned(), greeting.name.clone().unwrap_or_default());
     let snapshot = Arc::new(trust::snapshot(&mut offer, identity));
     let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
-    server.offers(Offered { offer, snapshot, name, revision }, connection)
+    let offered = Offered { offer, snapshot, name, revision };
+    recall::remember(server, &offered);
+    server.offers(offered, connection)
+}
+
+/// Returns when a server is to be looked at that nobody has needed since then.
+fn idle_from(server: &Server, since: Instant) -> Option<Instant> {
+    server.spec.idle_stop.map(|idle| since + idle)
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Asks a server of the newer era to tell what changes. Returns when it tells no more.
@@ -342,7 +372,7 @@ async fn subscribe(connection: &Connection, told: &mut BTreeSet<String>, wanted:
 }
 
 /// Spreads attempts, so that many servers do not come back at the same moment.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 2];
     // Without random numbers there is no spread, and no harm.
     let _ = getrandom::fill(&mut random);

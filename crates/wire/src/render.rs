@@ -1,7 +1,7 @@
 //! From the types of `core` to the JSON of the protocol.
 
 use crate::era::{self, Era, ResultKind, Revision, dress};
-use crate::rpc::{self, Answer, RpcError};
+use crate::rpc::{self, Answer, Data, RpcError};
 use crate::text::write_string;
 use portcullis_core::{
     Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
@@ -198,13 +198,14 @@ fn foreign(revision: Revision, target: &Target, said: &ForeignError) -> RpcError
     let code = i32::try_from(said.code).unwrap_or(rpc::INTERNAL_ERROR);
     let missing = match target {
         Target::Resource(_) => {
-            let named = said.data.as_ref().is_some_and(|data| data["uri"].is_string());
+            let data = said.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+            let named = data.is_some_and(|data| data["uri"].is_string());
             code == rpc::RESOURCE_NOT_FOUND || (code == rpc::INVALID_PARAMS && named)
         }
         _ => false,
     };
     let code = if missing { era::resource_not_found(revision, "").code } else { code };
-    RpcError { code, message: said.message.clone(), data: said.data.clone() }
+    RpcError { code, message: said.message.clone(), data: said.data.clone().map(Data::Exact) }
 }
 
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {

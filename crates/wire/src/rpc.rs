@@ -4,6 +4,7 @@ use crate::message::Id;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 pub const PARSE_ERROR: i32 = -32700;
 pub const INVALID_REQUEST: i32 = -32600;
@@ -24,7 +25,26 @@ pub struct RpcError {
     pub code: i32,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Data>,
+}
+
+/// What an error says besides its message.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Data {
+    Own(Value),
+    /// Another server's, passed on as it came.
+    Exact(Box<RawValue>),
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Data) -> bool {
+        match (self, other) {
+            (Data::Own(one), Data::Own(other)) => one == other,
+            (Data::Exact(one), Data::Exact(other)) => one.get() == other.get(),
+            _ => false,
+        }
+    }
 }
 
 impl RpcError {
@@ -33,7 +53,7 @@ impl RpcError {
     }
 
     pub fn with(mut self, data: Value) -> RpcError {
-        self.data = Some(data);
+        self.data = Some(Data::Own(data));
         self
     }
 

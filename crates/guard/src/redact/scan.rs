@@ -7,6 +7,7 @@ use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
 use portcullis_core::Secret;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// How often what was decoded is decoded again.
@@ -96,6 +97,17 @@ impl Scan<'_> {
         if let Cow::Owned(scrubbed) = self.scrub(text) {
             *text = scrubbed;
         }
+    }
+
+    /// Returns a JSON text without secrets: every byte of it where it holds none, and nothing where it cannot be made clean.
+    pub(super) fn scrubbed_raw(&mut self, raw: Box<RawValue>) -> Option<Box<RawValue>> {
+        if self.is_clean(raw.get()) {
+            return Some(raw);
+        }
+        let mut value = serde_json::from_str::<Value>(raw.get()).ok()?;
+        self.scrub_value(&mut value);
+        let scrubbed = serde_json::value::to_raw_value(&value).ok()?;
+        self.is_clean(scrubbed.get()).then_some(scrubbed)
     }
 
     pub(super) fn scrub_value(&mut self, value: &mut Value) {

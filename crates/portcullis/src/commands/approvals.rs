@@ -4,6 +4,7 @@ use super::{Opened, environment, open};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
 use crate::config::{AddRuleError, AllowRule, Config, add_rule};
 use crate::home::{Home, make_private};
+use crate::labels::KnownLabels;
 use crate::{BadUsage, compose, print};
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
@@ -149,7 +150,7 @@ impl Desk {
         let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
         let origin = origin.context("the origin of the call is not known any more")?;
         let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
-        let before = match self.decide_today(client, origin, target, effect, reach) {
+        let before = match self.decide_today(client, origin, target, effect, reach)? {
             Decision::Allow { .. } => return Ok(None),
             // The rules changed since the call was asked about, and a person meant them to.
             Decision::Deny { rule } => {
@@ -188,10 +189,12 @@ impl Desk {
         name: &str,
         effect: Effect,
         reach: Reach,
-    ) -> Decision {
+    ) -> Result<Decision> {
         let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything() });
-        let listing = Listing { kind: "tool", name, effect, reach, unruled: Unruled::ByEffect };
-        compose::policy(&self.config).decide(&Caller { client, origin }, &listing, self.approvals.now())
+        let labels = KnownLabels::of(&self.config)?.find(name);
+        let listing = Listing { kind: "tool", name, effect, reach, labels, unruled: Unruled::ByEffect };
+        let caller = Caller { client, origin };
+        Ok(compose::policy(&self.config).decide(&caller, &listing, self.approvals.now()))
     }
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! `portcullis doctor`: what works, what does not, and what to do about it.
 
 mod outside;
+mod servers;
 
 use super::{block_on, environment, link::Link};
 use crate::config::Config;
@@ -99,7 +100,12 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     let store = secrets::open(home, &config, Arc::new(SystemClock), Asking::Never)?;
     findings.extend(outside::look(&config, &store));
     findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });
-    findings.push(Finding { what: "hub", state: look_at_hub(home, &config)? });
+    let hub = look_at_hub(home, &config)?;
+    if !config.mcp.is_empty() {
+        let runs = matches!(&hub, State::Good(text) if text.starts_with("running"));
+        findings.extend(servers::look(&config, runs));
+    }
+    findings.push(Finding { what: "hub", state: hub });
     Ok(findings)
 }
 

@@ -110,6 +110,7 @@ impl Desk {
         let makers = self.makers(false)?;
         let was_trusted = makers.pins.revoke(name)?;
         makers.toggles.forget(name)?;
+        makers.offers.forget(name)?;
         if self.as_json {
             print::json(&json!({ "removed": name, "was_trusted": was_trusted, "file": path }));
         } else {

@@ -9,7 +9,7 @@ use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
-use portcullis_upstream::Consent;
+use portcullis_upstream::{Consent, LoggedOut, Tokens};
 use serde_json::json;
 use std::future::Future;
 use std::path::Path;
@@ -50,12 +50,29 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
 /// Forgets the login of a server.
 pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<ExitCode> {
     let login = login(home, name, Asking::ToOpen)?;
-    let was = block_on(async { login.oauth().log_out().await })??;
-    match (as_json, was) {
-        (true, was) => print::json(&json!({ "server": name, "logged_out": was })),
-        (false, true) => print::line(format!("The login of `{name}` is forgotten.")),
-        (false, false) => print::line(format!("There was no login of `{name}`.")),
+    let LoggedOut { was, tokens } = block_on(async { login.oauth().log_out().await })??;
+    if as_json {
+        let why = match &tokens {
+            Tokens::Left(why) => Some(why.as_str()),
+            Tokens::NotOffered => Some("not offered"),
+            Tokens::None | Tokens::Revoked => None,
+        };
+        let revoked = tokens == Tokens::Revoked;
+        print::json(&json!({ "server": name, "logged_out": was, "revoked": revoked, "not_revoked": why }));
+        return Ok(ExitCode::SUCCESS);
     }
+    print::line(match (was, tokens) {
+        (false, _) => format!("There was no login of `{name}`."),
+        (true, Tokens::None) => format!("The login of `{name}` is forgotten."),
+        (true, Tokens::Revoked) => format!("The login of `{name}` is forgotten, and its tokens are revoked."),
+        (true, Tokens::NotOffered) => format!(
+            "The login of `{name}` is forgotten. Who made its tokens does not offer to revoke them: they are good until \
+             they expire."
+        ),
+        (true, Tokens::Left(why)) => {
+            format!("The login of `{name}` is forgotten. Its tokens may be good still: {why}")
+        }
+    });
     Ok(ExitCode::SUCCESS)
 }
 

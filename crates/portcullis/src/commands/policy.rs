@@ -10,7 +10,7 @@ use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Clock, Effect, EffectSet, Origin, Reach, SystemClock, Unruled};
+use portcullis_core::{Clock, Effect, EffectSet, Labels, Origin, Reach, SystemClock, Unruled};
 use portcullis_guard::{Policy, Rule, Verdict, default_for};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -124,6 +124,7 @@ fn only(rule: &Rule) -> String {
     }
     parts.extend(rule.effects.filter(|of| *of != EffectSet::ALL).map(|of| effects(of).join(",")));
     parts.extend(rule.reach.map(|reach| reach.as_str().to_owned()));
+    parts.extend(rule.labels.map(|labels| labels.names().join(",")));
     parts.extend(rule.when.days.map(|days| days.to_string()));
     parts.extend(rule.when.hours.map(|hours| hours.to_string()));
     parts.extend(rule.when.until.map(|until| format!("until {until}")));
@@ -139,6 +140,7 @@ fn shown(rule: &Rule) -> Value {
         "origins": rule.origins.as_ref().map(|of| of.iter().map(|origin| origin.as_str()).collect::<Vec<_>>()),
         "effects": rule.effects.map(effects),
         "reach": rule.reach.map(Reach::as_str),
+        "labels": rule.labels.map(Labels::names),
         "hours": rule.when.hours.map(|hours| hours.to_string()),
         "days": rule.when.days.map(|days| days.to_string()),
         "until": rule.when.until.map(|until| until.to_string()),

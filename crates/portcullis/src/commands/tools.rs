@@ -3,6 +3,8 @@
 use super::link::Link;
 use super::{Opened, block_on, open};
 use crate::cli::{ToolsArgs, ToolsCommand};
+use crate::config::Config;
+use crate::labels::KnownLabels;
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -20,15 +22,20 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     block_on(async {
         let mut link = Link::open(&home, &loaded.config).await?;
         match command {
-            ToolsCommand::List => list(&mut link, as_json).await,
+            ToolsCommand::List => list(&mut link, &loaded.config, as_json).await,
             ToolsCommand::Call { name, arguments } => call(&mut link, &name, &arguments, as_json).await,
         }
     })?
 }
 
-async fn list(link: &mut Link, as_json: bool) -> Result<ExitCode> {
-    let tools = link.list("tools/list", "tools").await?;
+async fn list(link: &mut Link, config: &Config, as_json: bool) -> Result<ExitCode> {
+    let mut tools = link.list("tools/list", "tools").await?;
     if as_json {
+        // The hub's own words on a tool are no part of what agents are told of it.
+        let labels = KnownLabels::of(config)?;
+        for tool in &mut tools {
+            tool["labels"] = json!(labels.find(tool["name"].as_str().unwrap_or_default()).names());
+        }
         print::json(&Value::Array(tools));
         return Ok(ExitCode::SUCCESS);
     }

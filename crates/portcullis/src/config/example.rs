@@ -18,6 +18,7 @@ const RULES: &str = r#"## [[policy]]
 ## origins = ["client"]           # client, schedule, script, chat, admin
 ## effects = ["write", "destroy"] # read, create, write, destroy
 ## reach = "local"                # local or outside; both if left out
+## labels = ["private"]           # private, untrusted, outward; a call has any of them
 ## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
 ## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
 ## until = "2026-12-31T00:00:00Z" # the rule ends by itself
@@ -337,8 +338,20 @@ mod tests {
         ## effect = "write"
         # What some of its tools do, by globs over the names it gives them; the longest that fits counts.
         ## effects = {}
+        # What some of its tools have to do with data, by such globs: private, untrusted, outward. Left out: untrusted and outward.
+        ## labels = {}
         # Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
         ## trust = "ask"
+        # When it is started: with the hub (now), or by the first call of one of its tools (lazy).
+        ## start = "now"
+        # How long nothing is called before it is ended until the next call, like 10m; never if left out.
+        ## idle_stop = "10m"
+        # Whether each client gets one of its own, so that nothing of one client reaches another.
+        ## per_client = false
+        # How many clients may have one of their own at the same time, with `per_client`.
+        ## clients_max = 32
+        # Seconds after which it is asked again what it offers, though it said nothing of a change.
+        ## relist_secs = 300
         # What is decided about its tools where no rule speaks: allow, ask or deny.
         ## decision = "allow"
 
@@ -349,6 +362,7 @@ mod tests {
         ## origins = ["client"]           # client, schedule, script, chat, admin
         ## effects = ["write", "destroy"] # read, create, write, destroy
         ## reach = "local"                # local or outside; both if left out
+        ## labels = ["private"]           # private, untrusted, outward; a call has any of them
         ## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
         ## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
         ## until = "2026-12-31T00:00:00Z" # the rule ends by itself

@@ -72,6 +72,10 @@ fn about(limit: Limit) -> (Bound, &'static str) {
         Limit::Tasks => (Fixed("100 of a client, 1000 in all"), "an error"),
         Limit::Questions => (Fixed("64 of a session"), "the call is told that the client cannot be asked"),
         Limit::StreamBacklog => (Fixed("16 MiB unread (HTTP+SSE)"), "the session is closed"),
+        Limit::OwnServers => (
+            Fixed("32 clients of a server with `per_client`; `mcp.NAME.clients_max`"),
+            "the call ends with `unavailable`",
+        ),
     }
 }
 

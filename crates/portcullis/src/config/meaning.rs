@@ -4,18 +4,21 @@ use super::oauth;
 use super::problem::Finding;
 use super::time;
 use super::written::{
-    self, DecisionName, EffectName, FormatName, KeyName, LevelName, OriginName, ReachName, TrustName,
-    ViewName, Written,
+    self, DecisionName, EffectName, FormatName, KeyName, LabelName, LevelName, OriginName, ReachName,
+    StartName, TrustName, ViewName, Written,
 };
 use super::{
     Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
     RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope, ToolView};
+use portcullis_core::{
+    Effect, EffectSet, Label, Labels, Origin, Pattern, PatternError, Reach, Scope, ToolView,
+};
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::{Place, PlaceError};
 use portcullis_guard::{Days, TokenShapes, When};
+use portcullis_store::clients::parse_duration;
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,6 +216,12 @@ impl Checks<'_> {
         });
         let mut effects: Vec<(Pattern, Effect)> = effects.collect();
         effects.extend(server.effect.map(|effect| (Pattern::any(), effect_of(effect))));
+        let mut globs: Vec<(&String, &Vec<LabelName>)> = server.labels.iter().collect();
+        globs.sort_by_key(|(glob, _)| (std::cmp::Reverse(glob.len()), glob.as_str()));
+        let labels = globs
+            .into_iter()
+            .map(|(glob, names)| (self.pattern(&at("labels"), std::slice::from_ref(glob)), labels_of(names)));
+        let labels = labels.collect();
         let rename = self.renames(&at("rename"), &server.rename);
         McpServer {
             name: name.to_owned(),
@@ -231,9 +240,19 @@ impl Checks<'_> {
                 .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
             rename,
             effects,
+            labels,
             always_trusted: server.trust == TrustName::Always,
+            lazy: server.start == StartName::Lazy,
+            idle_stop: server.idle_stop.as_ref().and_then(|text| self.lasting(&at("idle_stop"), text)),
+            per_client: server.per_client.then_some(server.clients_max),
+            relist_every: Duration::from_secs(server.relist_secs),
             decision: verdict(server.decision),
         }
+    }
+
+    fn lasting(&mut self, pointer: &str, text: &str) -> Option<Duration> {
+        let expected = "a whole number and s, m, h, d or w, like 10m";
+        parse_duration(text).map_err(|_| self.unexpected(pointer, text, expected)).ok()
     }
 
     fn renames(&mut self, pointer: &str, names: &BTreeMap<String, String>) -> Vec<(String, String)> {
@@ -315,6 +334,7 @@ impl Checks<'_> {
             origins: rule.origins.iter().copied().map(origin).collect(),
             effects: effects(&rule.effects),
             reach: rule.reach.map(reach),
+            labels: rule.labels.as_deref().map(labels_of),
             when: self.when(index, rule, zone),
             line: None,
             decision: verdict(rule.decision),
@@ -388,6 +408,15 @@ fn effect_of(name: EffectName) -> Effect {
         EffectName::Write => Effect::Write,
         EffectName::Destroy => Effect::Destroy,
     }
+}
+
+fn labels_of(names: &[LabelName]) -> Labels {
+    let label = |name: &LabelName| match name {
+        LabelName::Private => Label::Private,
+        LabelName::Untrusted => Label::Untrusted,
+        LabelName::Outward => Label::Outward,
+    };
+    names.iter().map(label).collect()
 }
 
 fn origin(name: OriginName) -> Origin {

@@ -375,8 +375,24 @@ pub(super) struct McpServer {
     pub(super) effect: Option<EffectName>,
     /// What some of its tools do, by globs over the names it gives them; the longest that fits counts.
     pub(super) effects: BTreeMap<String, EffectName>,
+    /// What some of its tools have to do with data, by such globs: private, untrusted, outward. Left out: untrusted and outward.
+    pub(super) labels: BTreeMap<String, Vec<LabelName>>,
     /// Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
     pub(super) trust: TrustName,
+    /// When it is started: with the hub (now), or by the first call of one of its tools (lazy).
+    pub(super) start: StartName,
+    /// How long nothing is called before it is ended until the next call, like 10m; never if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 2), example = &"10m")]
+    pub(super) idle_stop: Option<String>,
+    /// Whether each client gets one of its own, so that nothing of one client reaches another.
+    pub(super) per_client: bool,
+    /// How many clients may have one of their own at the same time, with `per_client`.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub(super) clients_max: usize,
+    /// Seconds after which it is asked again what it offers, though it said nothing of a change.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) relist_secs: u64,
     /// What is decided about its tools where no rule speaks: allow, ask or deny.
     pub(super) decision: DecisionName,
 }
@@ -387,6 +403,14 @@ pub(super) struct McpServer {
 pub(super) enum TrustName {
     Ask,
     Always,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum StartName {
+    Now,
+    Lazy,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -423,6 +447,10 @@ pub(super) struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReachName")]
     pub(super) reach: Option<ReachName>,
+    /// What the call has to do with data; any of private, untrusted and outward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<LabelName>", length(min = 1), example = ["private"])]
+    pub(super) labels: Option<Vec<LabelName>>,
     /// Time of day at which the rule holds; the end is not part of it, and may be on the next day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"22:00-06:00")]
@@ -476,6 +504,14 @@ pub(super) enum EffectName {
     Create,
     Write,
     Destroy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LabelName {
+    Private,
+    Untrusted,
+    Outward,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -646,7 +682,14 @@ impl Default for McpServer {
             rename: BTreeMap::new(),
             effect: None,
             effects: BTreeMap::new(),
+            labels: BTreeMap::new(),
             trust: TrustName::Ask,
+            start: StartName::Now,
+            idle_stop: None,
+            per_client: false,
+            // A process each; one machine has as many people and agents.
+            clients_max: 32,
+            relist_secs: 5 * 60,
             decision: DecisionName::Allow,
         }
     }

@@ -1,10 +1,13 @@
 //! A login from the command line reaches the hub that runs, and stays a secret.
 
 use crate::support::{home, http, names, text};
+use base64::Engine;
 use portcullis_testkit::mcp_client::{McpClient, NEWEST};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, answer};
 use portcullis_testkit::oauth::{Conduct, OAuthWorld, Person};
 use portcullis_testkit::process::{Home, UNHURRIED};
 use portcullis_testkit::wait::{until, within};
+use portcullis_testkit::world::authority;
 use portcullis_upstream::Consent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -12,7 +15,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 fn configure(home: &Home, world: &OAuthWorld) {
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!(
-        "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\ntrust = \"always\"\n"
+        "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\ntrust = \"always\"\n\
+         headers = {{ X-Tenant = \"blue\" }}\n"
     ));
 }
 
@@ -87,7 +91,8 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
     log_in(&home).await;
     assert_eq!(text(&open(&mut client).await), "open");
     let out = home.run(&["mcp", "logout", "notes", "--json"]).await;
-    assert_eq!(out.json(), json!({ "server": "notes", "logged_out": true }));
+    let expected = json!({ "server": "notes", "logged_out": true, "revoked": true, "not_revoked": null });
+    assert_eq!(out.json(), expected);
     until("the login is gone", async || {
         let answer = open(&mut client).await;
         answer["isError"].as_bool().filter(|failed| *failed).map(|_| answer)
@@ -95,6 +100,80 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
     .await;
     let told = open(&mut client).await;
     assert!(text(&told).contains("portcullis mcp auth notes"), "{told}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_login_is_told_to_who_made_its_tokens() {
+    let unable = json!({ "revocation_endpoint": null });
+    for (about, answers, said) in [
+        (json!({}), 200, "is forgotten, and its tokens are revoked."),
+        (unable, 200, "does not offer to revoke them: they are good until they expire."),
+        (json!({}), 503, "Its tokens may be good still: the place where tokens are cannot be reached"),
+    ] {
+        let offers = about.as_object().is_some_and(serde_json::Map::is_empty);
+        let world = OAuthWorld::start(Conduct { about, revoke_answers: answers, ..Conduct::default() }).await;
+        let home = home();
+        configure(&home, &world);
+        log_in(&home).await;
+        let out = home.run(&["mcp", "logout", "notes"]).await;
+        assert!(out.code == 0 && out.stdout.contains(said), "{out:?}");
+        let revoked = world.asked("as", "/revoke");
+        let kinds: Vec<&str> = revoked.iter().map(|asked| asked.parts["token_type_hint"].as_str()).collect();
+        let expected: &[&str] = match (offers, answers) {
+            (true, 200) => &["refresh_token", "access_token"],
+            (true, _) => &["refresh_token"],
+            (false, _) => &[],
+        };
+        assert_eq!(kinds, expected);
+        // Forgotten here, whatever became of it there.
+        let again = home.run(&["mcp", "logout", "notes"]).await;
+        assert_eq!(again.stdout, "There was no login of `notes`.\n");
+    }
+}
+
+#[tokio::test]
+async fn the_first_request_of_a_login_carries_what_every_request_does() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    assert_eq!(world.asked("mcp", "/mcp")[0].tenant.as_deref(), Some("blue"));
+    // It is for the server, and for nobody that the server names.
+    assert!(world.asked("as", "").iter().all(|asked| asked.tenant.is_none()));
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own_is_trusted_for_servers_and_for_their_logins() {
+    let server = Misbehaving::open_tls(|seen| match (seen.method.as_str(), seen.path.as_str()) {
+        // What says that it is for somebody else ends a login, and shows that it was read.
+        ("GET", path) if path.contains("oauth-protected-resource") => {
+            let document = json!({ "resource": "https://other.example.com/", "authorization_servers": ["https://other.example.com"] });
+            Does::Answer(answer(200, &[("Content-Type", "application/json")], &document.to_string()))
+        }
+        _ if seen.header("x-login").is_some() => Does::Answer(answer(401, &[], "")),
+        _ => seen.usual(),
+    })
+    .await
+    .unwrap();
+    let url = server.url().replace("http://", "https://");
+    let pem = base64::engine::general_purpose::STANDARD.encode(authority());
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{pem}\n-----END CERTIFICATE-----\n");
+    for trusted in [true, false] {
+        let home = home();
+        std::fs::write(home.path().join("ca.pem"), &pem).unwrap();
+        let egress = if trusted { "[egress]\nca_file = \"ca.pem\"\n" } else { "" };
+        home.configure(&format!(
+            "{UNHURRIED}{egress}[mcp.open]\nurl = \"{url}\"\ntrust = \"always\"\n\
+             [mcp.shut]\nurl = \"{url}\"\noauth = true\nheaders = {{ X-Login = \"1\" }}\n"
+        ));
+        let ran = home.run(&["mcp", "test", "open"]).await;
+        assert_eq!(ran.code == 0, trusted, "{ran:?}");
+        assert_eq!(ran.stderr.contains("certificate"), !trusted, "{ran:?}");
+        let ran = home.run(&["mcp", "auth", "shut"]).await;
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(ran.stderr.contains("https://other.example.com/"), trusted, "{ran:?}");
+        assert_eq!(ran.stderr.contains("could not prove who it is (TLS)"), !trusted, "{ran:?}");
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ fn rule(tools: &str, decision: Verdict) -> BoxedRules {
         origins: None,
         effects: None,
         reach: None,
+        labels: None,
         when: When::default(),
         decision,
     };

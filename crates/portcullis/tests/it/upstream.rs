@@ -17,7 +17,7 @@ fn serves() {
 }
 
 /// Returns a section of the configuration that starts such a server.
-fn server(name: &str, more: &str) -> String {
+pub(crate) fn server(name: &str, more: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
         "[mcp.{name}]\ncommand = {program:?}\n\
@@ -25,13 +25,13 @@ fn server(name: &str, more: &str) -> String {
     )
 }
 
-async fn serving(home: &Home, servers: &[String]) -> Hub {
+pub(crate) async fn serving(home: &Home, servers: &[String]) -> Hub {
     home.configure(&format!("{UNHURRIED}\n{}", servers.join("\n")));
     home.serve().await
 }
 
 /// Waits until the client sees a tool of that name.
-async fn sees(client: &mut McpClient, tool: &str) {
+pub(crate) async fn sees(client: &mut McpClient, tool: &str) {
     for _ in 0..400 {
         let listed = client.result("tools/list", json!({})).await;
         if names(&listed["tools"]).contains(&tool) {
@@ -83,6 +83,11 @@ async fn nothing_is_lost_on_the_way() {
     for kept in [r#""big":12345678901234567890123"#, r#""small":1.0"#, r#""x":1.50"#] {
         assert!(fault::EXACT.contains(kept) && raw.stdout.contains(kept), "{kept}: {}", raw.stdout);
     }
+    // What an error says besides its message likewise.
+    line["params"]["name"] = "far_refuse".into();
+    let raw = run(home.command(&["--mcp"]), &format!("{line}\n")).await;
+    let kept = format!(r#""code":-32050,"message":"not today","data":{}}}"#, fault::EXACT_DATA);
+    assert!(raw.stdout.contains(&kept), "{}", raw.stdout);
     client.result("tools/call", call).await;
     let seen = client.call("far_seen", json!({})).await;
     let seen: Value = serde_json::from_str(text(&seen)).unwrap();
@@ -183,7 +188,7 @@ async fn the_decision_of_a_server_holds_where_no_rule_speaks() {
     drop((client, id));
 }
 
-fn lives(pid: i32) -> bool {
+pub(crate) fn lives(pid: i32) -> bool {
     // One that is dead and not yet collected is dead.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     test_kill_process(Pid::from_raw(pid).unwrap()).is_ok() && !stat.contains(") Z ")
@@ -235,7 +240,7 @@ async fn a_client_that_searches_finds_and_calls() {
     assert!(listed_names.contains(&"find_tools") && listed_names.contains(&"workspace_read"));
     assert!(!listed_names.iter().any(|name| name.starts_with("far_")), "{listed_names:?}");
     let find = listed["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "find_tools").unwrap();
-    assert!(find["description"].as_str().unwrap().contains("far (12 tools)"), "{find}");
+    assert!(find["description"].as_str().unwrap().contains("far (13 tools)"), "{find}");
 
     let found = client.call("find_tools", json!({ "query": "do some echoing" })).await;
     assert_eq!(found["structuredContent"]["tools"][0]["name"], "far_echo", "{found}");

@@ -78,6 +78,7 @@ fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {
     let spec = OAuthSpec {
         name: "suite".to_owned(),
         url: place.url().context("no address")?.clone(),
+        headers: Vec::new(),
         client_id: text("client_id"),
         client_secret: secret,
         scope: None,

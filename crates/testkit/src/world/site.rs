@@ -11,7 +11,7 @@ pub fn authority() -> CertificateDer<'static> {
     CertificateDer::from(include_bytes!("../../../egress/src/tests/certificates/authority.der").to_vec())
 }
 
-pub(super) fn acceptor() -> TlsAcceptor {
+pub(crate) fn acceptor() -> TlsAcceptor {
     let certificate = include_bytes!("../../../egress/src/tests/certificates/leaf.der");
     let certificate = CertificateDer::from(certificate.to_vec());
     let key = include_bytes!("../../../egress/src/tests/certificates/leaf-key.der");

@@ -208,6 +208,6 @@ async fn without_a_person_it_is_said_what_they_have_to_do() {
     let about = away.log_in(&*person).await.unwrap();
     assert_eq!(about.asked, ["basic", "write"]);
     assert_eq!(ask(&world, &away, "tools/call").await.unwrap(), 200);
-    assert!(away.log_out().await.unwrap() && !away.log_out().await.unwrap());
+    assert!(away.log_out().await.unwrap().was && !away.log_out().await.unwrap().was);
     assert!(ask(&world, &away, "tools/list").await.is_err());
 }

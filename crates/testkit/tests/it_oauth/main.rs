@@ -20,6 +20,7 @@ fn spec(url: &str) -> OAuthSpec {
     OAuthSpec {
         name: "notes".to_owned(),
         url: Url::parse(url).unwrap(),
+        headers: Vec::new(),
         client_id: None,
         client_secret: None,
         scope: None,

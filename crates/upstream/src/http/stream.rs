@@ -50,12 +50,17 @@ impl Way {
                 Ended::Unusable(why) => return Err(failed(why)),
                 Ended::Over { events, why } => (events, why),
             };
+            let is_meant = why.is_none();
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             // Only the older era remembers what it said.
             let resumable = mark.last.is_some() && self.era() != Some(Era::PerRequest);
             silent = if events > 0 { 0 } else { silent + 1 };
             if !resumable || silent > RESUMED_MAX {
                 return Err(failed(format!("the server ended its answer before it was complete{why}")));
+            }
+            if is_meant {
+                // The server would rather be asked again than keep a stream open; so may the client be.
+                self.inbox.lets_go(id);
             }
             tokio::time::sleep(mark.retry).await;
             let mut headers = self.headers(None);

@@ -35,6 +35,8 @@ pub(super) struct AuthorizationServer {
     pub(super) authorization: Url,
     pub(super) token: String,
     pub(super) registration: Option<String>,
+    /// Where it is told that a token is not needed any more.
+    pub(super) revocation: Option<String>,
     pub(super) scopes: Vec<String>,
     /// How a client may show who it is; `None` where it does not say.
     pub(super) token_methods: Option<Vec<String>>,
@@ -59,6 +61,7 @@ struct ServerDocument {
     authorization_endpoint: Option<String>,
     token_endpoint: Option<String>,
     registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
     #[serde(default)]
     scopes_supported: Vec<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
@@ -144,7 +147,11 @@ fn server_places(issuer: &Url) -> Vec<String> {
     }
 }
 
-async fn authorization_server(egress: &Egress, issuer: &str) -> Result<AuthorizationServer, OAuthError> {
+/// Reads what an authorization server says of itself.
+pub(super) async fn authorization_server(
+    egress: &Egress,
+    issuer: &str,
+) -> Result<AuthorizationServer, OAuthError> {
     let wrong = |why: &str| OAuthError::malformed(SERVER, why);
     if issuer.len() > ENTRY_BYTES_MAX {
         return Err(wrong("its name is too long"));
@@ -184,6 +191,7 @@ async fn authorization_server(egress: &Egress, issuer: &str) -> Result<Authoriza
         authorization,
         token,
         registration: found.registration_endpoint,
+        revocation: found.revocation_endpoint,
         scopes: bounded(found.scopes_supported),
         token_methods: found.token_endpoint_auth_methods_supported.map(bounded),
         names_itself: found.authorization_response_iss_parameter_supported,

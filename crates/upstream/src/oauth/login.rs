@@ -6,7 +6,7 @@ use super::client::{self, OAuthClient};
 use super::discovery::{self, AuthorizationServer, Discovered};
 use super::error::OAuthError;
 use super::keep::{About, Login};
-use super::{Consent, OAuth, scopes, tokens, union};
+use super::{Consent, OAuth, OAuthSpec, scopes, tokens, union};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_core::json::printable;
@@ -16,14 +16,20 @@ use sha2::{Digest, Sha256};
 /// The scope by which some authorization servers are asked for a refresh token.
 const OFFLINE: &str = "offline_access";
 
-/// Asks the server without a token, to hear what it says of its logins.
-pub(super) async fn probe(egress: &Egress, server: &Url) -> Result<Challenge, OAuthError> {
+/// Asks the server without a token, to hear what it says of its logins. What else every request to it carries, this one
+/// carries too: some are not even refused without.
+pub(super) async fn probe(egress: &Egress, spec: &OAuthSpec) -> Result<Challenge, OAuthError> {
     const ASKED: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"portcullis","version":"0"}}}"#;
-    let request = egress
-        .post(server.as_str())
+    let mut request = egress
+        .post(spec.url.as_str())
         .header(header::ACCEPT, Fill::text("application/json, text/event-stream"))
         .body("application/json", Fill::text(ASKED), Escape::AsIs)
         .body_if(|_, _| false);
+    for own in spec.headers.iter().filter(|own| own.name != header::AUTHORIZATION) {
+        let value = (own.values.0)(&own.written);
+        let value = value.map_err(|why| OAuthError::Store(format!("`headers.{}`: {why}", own.name)))?;
+        request = request.header_at_home(own.name.clone(), Fill::text(value));
+    }
     let answer = request.send().await.map_err(OAuthError::reach("the server"))?;
     let said =
         answer.headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());

@@ -49,22 +49,49 @@ pub(super) async fn request(
     client: &OAuthClient,
     parts: &[(&str, &str)],
 ) -> Result<Granted, OAuthError> {
+    let (status, body) = post(egress, WHERE, endpoint, client, parts).await?;
+    if status != 200 {
+        return Err(told("the tokens", status, &body));
+    }
+    granted(&body, clock)
+}
+
+/// Tells the issuer that a token is not needed any more (RFC 7009).
+pub(super) async fn revoke(
+    egress: &Egress,
+    endpoint: &str,
+    client: &OAuthClient,
+    kind: &str,
+    token: &Secret<String>,
+) -> Result<(), OAuthError> {
+    let parts = [("token", token.expose().as_str()), ("token_type_hint", kind)];
+    let (status, body) = post(egress, "the place where tokens are revoked", endpoint, client, &parts).await?;
+    match status {
+        200 => Ok(()),
+        status => Err(told("to revoke a token", status, &body)),
+    }
+}
+
+/// Sends a form, with what shows who the client is. Returns the status and the body of the answer.
+async fn post(
+    egress: &Egress,
+    whom: &'static str,
+    endpoint: &str,
+    client: &OAuthClient,
+    parts: &[(&str, &str)],
+) -> Result<(u16, Vec<u8>), OAuthError> {
     let (form, authorization) = written(client, parts);
     let mut request = egress.post(endpoint).header(header::ACCEPT, Fill::text("application/json"));
     if let Some(authorization) = authorization {
         request = request.header(header::AUTHORIZATION, Fill::text(authorization));
     }
     let request = request.body("application/x-www-form-urlencoded", Fill::text(form), Escape::AsIs);
-    let answer = request.bytes_max(ANSWER_BYTES_MAX).send().await.map_err(OAuthError::reach(WHERE))?;
-    // Whoever sends us on sends the grant on.
+    let answer = request.bytes_max(ANSWER_BYTES_MAX).send().await.map_err(OAuthError::reach(whom))?;
+    // Whoever sends us on sends what is in the form on.
     if !answer.redirects.is_empty() {
-        return Err(OAuthError::malformed(WHERE, "it sends us elsewhere"));
+        return Err(OAuthError::malformed(whom, "it sends us elsewhere"));
     }
-    let body = answer.body.unwrap_or_default();
-    if answer.status != 200 {
-        return Err(told("the tokens", answer.status, &body));
-    }
-    granted(&body, clock)
+    Ok((answer.status, answer.body.unwrap_or_default()))
 }
 
 /// Returns the form, and the header by which the client shows who it is.

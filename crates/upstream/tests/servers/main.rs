@@ -4,4 +4,5 @@
 mod http;
 mod http_bad;
 mod http_real;
+mod http_weak;
 mod support;

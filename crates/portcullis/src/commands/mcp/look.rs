@@ -8,7 +8,7 @@ use crate::{print, voice};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::Registry;
 use portcullis_store::pins::{Kind, Pin, Snapshot};
-use portcullis_upstream::{Status, StatusKind, Trust, Upstream};
+use portcullis_upstream::{Start, Status, StatusKind, Trust, Upstream};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub(super) fn look(server: &McpServer, config: &Config, makers: &Makers) -> Resu
     let (mut spec, _) = makers.spec(server, config);
     // Here everything is to be seen, whoever trusts it.
     spec.trust = Trust::Always;
+    // And as it is now, not as it was.
+    (spec.start, spec.idle_stop, spec.per_client) = (Start::AtOnce, None, None);
     block_on(async {
         let (registry, began) = (Registry::default(), Instant::now());
         if server.place.is_none() {

@@ -63,7 +63,7 @@ fn rows(servers: &[Value]) -> Vec<Vec<String>> {
             server["quarantined"].as_array().map_or_else(|| "-".to_owned(), |all| all.len().to_string());
         rows.push(vec![
             text("name"),
-            text("status"),
+            if server["idle"] == true { format!("{} (idle)", text("status")) } else { text("status") },
             number("tools"),
             number("prompts"),
             number("resources"),
@@ -83,6 +83,14 @@ fn details(server: &Value, all: bool) -> String {
         text.push_str(&format!("\n{name}: {reason}\n"));
         for line in list("stderr").iter().filter_map(Value::as_str) {
             text.push_str(&format!("  {line}\n"));
+        }
+    }
+    if let Some(clients) = server["clients"].as_array() {
+        text.push_str(&format!("\n{name}: one for each client, now for {}\n", clients.len()));
+        for one in clients {
+            let part = |key: &str| one[key].as_str().unwrap_or_default();
+            let why = one["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+            text.push_str(&format!("  {} {}{why}\n", part("client"), part("status")));
         }
     }
     let waiting = list("quarantined");

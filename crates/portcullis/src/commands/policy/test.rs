@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use portcullis_core::json::printable;
 use portcullis_core::{
-    Arguments, Caller, Client, Clock, Decision, EffectSet, Listing, Origin, Pattern, Reach, Scope,
+    Arguments, Caller, Client, Clock, Decision, EffectSet, Labels, Listing, Origin, Pattern, Reach, Scope,
     SystemClock, ToolDef,
 };
 use portcullis_guard::{Explanation, Part, Policy, Rule, check_arguments};
@@ -229,6 +229,7 @@ impl Answer<'_> {
                 "known": self.tool.is_some(),
                 "effect": self.tool.as_ref().map(|tool| tool.effect.as_str()),
                 "reach": self.tool.as_ref().map(|tool| tool.reach.as_str()),
+                "labels": self.tool.as_ref().map(|tool| tool.labels.names()),
                 "nearest": self.nearest,
             },
             "origin": self.origin.as_str(),
@@ -281,7 +282,9 @@ impl Answer<'_> {
         let name = printable(self.tool_name);
         match (&self.tool, self.nearest.as_slice()) {
             (Some(tool), _) => {
-                format!("`{name}`: {}, {}; whatever its arguments are", tool.effect, tool.reach.as_str())
+                let labels: String = tool.labels.iter().map(|label| format!(", {label}")).collect();
+                let (effect, reach) = (tool.effect, tool.reach.as_str());
+                format!("`{name}`: {effect}, {reach}{labels}; whatever its arguments are")
             }
             (None, []) => format!("`{name}`: nobody registered it; `portcullis tools` shows what exists"),
             (None, nearest) => {
@@ -320,6 +323,7 @@ impl Answer<'_> {
             }
             Part::Effects => rule.effects.map(effects).unwrap_or_default().join(", "),
             Part::Reach => rule.reach.map(Reach::as_str).unwrap_or_default().to_owned(),
+            Part::Labels => rule.labels.map(Labels::names).unwrap_or_default().join(", "),
             Part::Until => rule.when.until.map(|until| until.to_string()).unwrap_or_default(),
             Part::Hours => rule.when.hours.map(|hours| hours.to_string()).unwrap_or_default(),
             Part::Days => rule.when.days.map(|days| days.to_string()).unwrap_or_default(),

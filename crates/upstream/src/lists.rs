@@ -1,0 +1,101 @@
+//! Reading what a server offers: when it says that something changed, and from time to time though it does not.
+
+use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
+use crate::connection::{Connection, RequestError};
+use crate::greet::Greeting;
+use crate::server::Server;
+use crate::supervise::jittered;
+use futures::future::{BoxFuture, FutureExt};
+use portcullis_core::Change;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Listed {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl Listed {
+    pub(crate) const ALL: [Listed; 3] = [Listed::Tools, Listed::Prompts, Listed::Resources];
+
+    pub(crate) fn change(self) -> Change {
+        match self {
+            Listed::Tools => Change::Tools,
+            Listed::Prompts => Change::Prompts,
+            Listed::Resources => Change::Resources,
+        }
+    }
+}
+
+/// Reads these lists; the others stay as they were.
+pub(crate) async fn list(
+    connection: &Connection,
+    greeting: &Greeting,
+    offer: &mut Offer,
+    lists: &BTreeSet<Listed>,
+) -> Result<(), RequestError> {
+    let mut dropped = Vec::new();
+    if lists.contains(&Listed::Tools) {
+        offer.tools = catalog::list(connection, TOOLS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
+        offer.prompts = catalog::list(connection, PROMPTS, &mut dropped).await?;
+    }
+    if lists.contains(&Listed::Resources) && greeting.has("resources") {
+        offer.resources = catalog::list(connection, RESOURCES, &mut dropped).await?;
+        offer.templates = catalog::list(connection, TEMPLATES, &mut dropped).await?;
+    }
+    offer.dropped = dropped;
+    Ok(())
+}
+
+/// The look at what a server offers that nothing gave reason for: some change it and never say so.
+pub(crate) struct Relist {
+    every: Duration,
+    next: Instant,
+    /// Beside everything else: a server that is busy with a call may answer late.
+    running: Option<BoxFuture<'static, Result<Offer, RequestError>>>,
+}
+
+impl Relist {
+    pub(crate) fn new(server: &Server) -> Relist {
+        let every = server.spec.relist_every;
+        Relist { every, next: Instant::now() + jittered(every), running: None }
+    }
+
+    /// Forgets a look under way: what comes of it would be older than what is known by then.
+    pub(crate) fn begin_anew(&mut self, server: &Server) {
+        *self = Relist::new(server);
+    }
+
+    /// Looks when it is time to. Returns what is offered now, if that could be learnt.
+    pub(crate) async fn due(
+        &mut self,
+        connection: &Arc<Connection>,
+        greeting: &Greeting,
+        offer: &Offer,
+    ) -> Option<Offer> {
+        if self.running.is_none() {
+            tokio::time::sleep_until(self.next).await;
+            let (connection, greeting, mut offer) = (connection.clone(), greeting.clone(), offer.clone());
+            let all = BTreeSet::from(Listed::ALL);
+            self.running = Some(
+                async move { list(&connection, &greeting, &mut offer, &all).await.map(|()| offer) }.boxed(),
+            );
+        }
+        let listed = match &mut self.running {
+            Some(running) => running.await,
+            None => return None,
+        };
+        self.running = None;
+        self.next = Instant::now() + jittered(self.every);
+        // What is known stays good: a server that is gone is noticed by its connection, one that is slow is slow.
+        listed
+            .inspect_err(|error| tracing::debug!(target: "upstream", %error, "a server was not listed again"))
+            .ok()
+    }
+}

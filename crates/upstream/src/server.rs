@@ -1,0 +1,446 @@
+//! One server: what it offers now, and the road of a call to it.
+
+use crate::catalog::{self, Offer, OwnTool, Said, Shown};
+use crate::clean::clean_text;
+use crate::connection::{Connection, LinkError, RequestError};
+use crate::drive::{Failure, Parked, Request, drive};
+use crate::link::{Carrier, Credentials};
+use crate::live::Live;
+use crate::spec::{ServerSpec, TransportSpec};
+use crate::status::{Status, StatusKind};
+use crate::trust::{Quarantined, Trust};
+use crate::uses::Uses;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use portcullis_core::{
+    Call, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Target, ToolDef, ToolError,
+};
+use portcullis_store::pins::{Kind, Snapshot, Standing};
+use portcullis_wire::Era;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a call waits for a server that is just being started or reached again.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// How long it waits for one that is started for it. As long as the greeting may take.
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
+/// How often a call is made again that the server has certainly not acted on.
+const ATTEMPTS_MAX: usize = 3;
+
+/// One server that runs, or is to run: for all clients, or for one of them.
+pub(crate) struct Server {
+    pub(crate) spec: ServerSpec,
+    /// The client that it is for, where it is not for all of them.
+    pub(crate) client: Option<String>,
+    changes: Changes,
+    /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
+    offered: Mutex<Option<Arc<Offered>>>,
+    pub(crate) shown: ArcSwap<Shown>,
+    /// What agents are told of it.
+    pub(crate) instructions: ArcSwapOption<String>,
+    pub(crate) live: Live,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) uses: Uses,
+    /// Whether it does not run because nobody needs it.
+    resting: AtomicBool,
+    parked: Arc<Parked>,
+    known: Mutex<Option<Known>>,
+    /// What shows the server who we are.
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
+    /// Which clients want to be told of which resources.
+    watched: Mutex<BTreeSet<(String, String)>>,
+    pub(crate) watch_changed: Notify,
+    /// Told when the server is to be tried again now.
+    pub(crate) again: Notify,
+    /// Cancelled when the server is no longer wanted.
+    pub(crate) stop: CancellationToken,
+}
+
+/// What a server said of itself on one connection.
+pub(crate) struct Offered {
+    pub(crate) offer: Offer,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) name: Option<String>,
+    pub(crate) revision: Option<&'static str>,
+}
+
+/// What a server speaks, and how it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) era: Era,
+    pub(crate) carrier: Carrier,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// Makes a server that is not started yet; `client` is the one that it is for, if it is for one only.
+    pub(crate) fn new(
+        spec: ServerSpec,
+        changes: Changes,
+        client: Option<String>,
+        stop: CancellationToken,
+    ) -> Arc<Server> {
+        let credentials = match &spec.transport {
+            TransportSpec::Stdio(_) => None,
+            TransportSpec::Http(http) => http.oauth.clone().map(|oauth| oauth as Arc<dyn Credentials>),
+        };
+        Arc::new(Server {
+            spec,
+            client,
+            changes,
+            offered: Mutex::default(),
+            shown: ArcSwap::default(),
+            instructions: ArcSwapOption::empty(),
+            live: Live::default(),
+            status: watch::Sender::new(Status::of(StatusKind::Starting)),
+            uses: Uses::default(),
+            resting: AtomicBool::new(false),
+            parked: Arc::default(),
+            known: Mutex::default(),
+            credentials,
+            watched: Mutex::default(),
+            watch_changed: Notify::new(),
+            again: Notify::new(),
+            stop,
+        })
+    }
+
+    /// Returns the server as it is, to be trusted so; `None` before anything was known of it.
+    pub(crate) fn seen(&self) -> Option<Arc<Snapshot>> {
+        lock(&self.offered).as_ref().map(|offered| offered.snapshot.clone())
+    }
+
+    /// What is known from the last connection, so that the next one need not find it out.
+    pub(crate) fn known(&self) -> Option<Known> {
+        *lock(&self.known)
+    }
+
+    pub(crate) fn remember(&self, known: Option<Known>) {
+        *lock(&self.known) = known;
+    }
+
+    pub(crate) fn watched(&self) -> BTreeSet<String> {
+        lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
+    }
+
+    /// Hears that a client begins, or wants no longer, to be told of a resource.
+    pub(crate) fn watch(&self, uri: &str, client: &str, wanted: bool) {
+        let one = (uri.to_owned(), client.to_owned());
+        let mut watched = lock(&self.watched);
+        let changed = if wanted { watched.insert(one) } else { watched.remove(&one) };
+        drop(watched);
+        if changed {
+            self.watch_changed.notify_one();
+            self.uses.changed.notify_waiters();
+        }
+    }
+
+    /// Returns whether ending it now would take nothing away from anybody.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.uses.any() && self.parked.is_empty() && lock(&self.watched).is_empty()
+    }
+
+    /// Returns whether it is started when somebody needs it, so that whoever does has to wait that long.
+    fn is_started_at_need(&self) -> bool {
+        self.client.is_some() || self.spec.is_lazy() || self.spec.idle_stop.is_some()
+    }
+
+    /// Says whether it rests: it does not run, and what it offers is known and can be called.
+    pub(crate) fn rests(&self, resting: bool) {
+        self.resting.store(resting, Ordering::Release);
+        if resting {
+            self.show();
+        } else {
+            self.status.send_modify(|status| (status.kind, status.idle) = (StatusKind::Starting, false));
+        }
+    }
+
+    /// Returns whether anything is known of what it offers.
+    pub(crate) fn is_known(&self) -> bool {
+        lock(&self.offered).is_some()
+    }
+
+    /// Takes what it offered when it last ran.
+    pub(crate) fn recalls(&self, offered: Offered) {
+        *lock(&self.offered) = Some(Arc::new(offered));
+    }
+
+    /// Takes what a server said on a new connection, or again on the same.
+    ///
+    /// Returns whether anything appears otherwise than before.
+    pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
+        *lock(&self.offered) = Some(Arc::new(offered));
+        self.live.put(connection);
+        self.show()
+    }
+
+    /// Shows nothing any more.
+    pub(crate) fn withdraw(&self) {
+        let mut offered = lock(&self.offered);
+        *offered = None;
+        self.instructions.store(None);
+        self.shown.store(Arc::default());
+        drop(offered);
+        self.announce(true, true, true);
+    }
+
+    /// Works out what appears of what the server said, tells how it stands and who wants to know.
+    pub(crate) fn show(&self) -> bool {
+        let offered = lock(&self.offered);
+        let Some(said) = offered.as_ref() else { return false };
+        let (spec, seen) = (&self.spec, &said.snapshot);
+        let (name, trust) = (spec.name.as_str(), &spec.trust);
+        let is_known = trust.knows(name, &seen.identity);
+        let standing = |kind: Kind, own: &str| trust.standing(name, seen, kind, own);
+        let mut shown = catalog::show(&said.offer, spec, standing, is_known);
+        let told = seen.instructions.clone().filter(|text| !text.trim().is_empty());
+        let is_trusted = told.is_none() || trust.instructions_stand(name, seen);
+        if !is_trusted {
+            let why = if is_known { Standing::Changed } else { Standing::Server };
+            shown.quarantined.push(Quarantined::new("instructions", "", why));
+        }
+        let differing = trust.differing(name, &seen.identity);
+        if !differing.is_empty() {
+            for what in &mut shown.quarantined {
+                what.why = format!("another server than the trusted one: {}", differing.join(", "));
+            }
+        }
+        let told = told.filter(|_| is_trusted).map(|mut text| {
+            clean_text(&mut text);
+            Arc::new(text)
+        });
+        self.instructions.store(told);
+        let before = self.shown.load_full();
+        if !shown.quarantined.is_empty() && shown.quarantined != before.quarantined {
+            let waiting: Vec<&str> = shown.quarantined.iter().map(|what| what.name.as_str()).collect();
+            tracing::warn!(target: "upstream", server = %name, waiting = %waiting.join(" "),
+                "Something waits until a person has looked: `portcullis mcp trust {name}`.");
+        }
+        let digests = |shown: &Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
+        let tools = digests(&before) != digests(&shown);
+        let prompts = before.prompts != shown.prompts;
+        let resources = before.resources != shown.resources || before.templates != shown.templates;
+        let status = Status {
+            server: said.name.clone(),
+            revision: said.revision,
+            tools: shown.tool_names.len(),
+            prompts: shown.prompts.len(),
+            resources: shown.resources.len(),
+            dropped: shown.dropped.clone(),
+            quarantined: shown.quarantined.clone(),
+            ..Status::of(StatusKind::Connected)
+        };
+        self.shown.store(Arc::new(shown));
+        // First: whoever waits for the status finds the tools.
+        self.announce(tools, prompts, resources);
+        let idle = self.resting.load(Ordering::Acquire);
+        let status = Status { idle, ..status };
+        if idle || self.live.is_there() {
+            self.status.send_if_modified(|current| {
+                let changed = *current != status;
+                *current = status;
+                changed
+            });
+        }
+        tools || prompts || resources
+    }
+
+    fn announce(&self, tools: bool, prompts: bool, resources: bool) {
+        let changes = [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)];
+        for (_, change) in changes.into_iter().filter(|(changed, _)| *changed) {
+            self.tell(change);
+        }
+    }
+
+    /// Tells those whom it concerns. What one client's own server offers is compared with what all were shown when it is
+    /// called, so of its lists only the resources are told of, and only to that client.
+    pub(crate) fn tell(&self, change: Change) {
+        let change = match (&self.client, change) {
+            (None, change) => change,
+            (Some(client), Change::Resources) => Change::ResourcesOf(client.clone()),
+            (Some(client), Change::ResourceUpdated(uri)) => {
+                Change::ResourceUpdatedOf { client: client.clone(), uri }
+            }
+            (Some(_), _) => return,
+        };
+        self.changes.announce(change);
+    }
+
+    /// Says whether what the call was decided by is what a person has looked at, at this moment.
+    fn still_stands(&self, call: &Call) -> Result<(), ToolError> {
+        let Some(offered) = lock(&self.offered).clone() else { return Ok(()) };
+        let (seen, name, trust) = (&offered.snapshot, self.spec.name.as_str(), &self.spec.trust);
+        let shown = self.shown.load();
+        let stands = match &call.target {
+            Target::Tool(tool) => match shown.tool_names.get(tool) {
+                Some(own) => {
+                    let same = call.tool().is_none_or(|asked| {
+                        Arc::ptr_eq(asked, &own.def) || asked.digest() == own.def.digest()
+                    });
+                    same && trust.standing(name, seen, Kind::Tool, &own.name) == Standing::Trusted
+                }
+                None => false,
+            },
+            Target::Prompt(prompt) | Target::Completion(CompletionOf::Prompt(prompt)) => shown
+                .prompt_names
+                .get(prompt)
+                .is_some_and(|own| trust.standing(name, seen, Kind::Prompt, own) == Standing::Trusted),
+            Target::Resource(_) | Target::Completion(CompletionOf::Template(_)) => {
+                trust.knows(name, &seen.identity)
+            }
+        };
+        if stands {
+            return Ok(());
+        }
+        let (kind, what) = (call.target.kind(), call.target.name());
+        Err(ToolError::unavailable(format!("{kind} `{what}` is not what a person has looked at"))
+            .hint(format!("ask a person to run `portcullis mcp trust {name}`, then list again")))
+    }
+
+    pub(crate) async fn call(&self, call: &Call) -> Outcome {
+        let mut attempts = 1;
+        loop {
+            let connection = self.connected(&call.ctx.cancel).await?;
+            if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
+                let message =
+                    format!("server `{}` changes what it offers and is not done yet", self.spec.name);
+                return Err(ToolError::unavailable(message).hint("try again in a minute"));
+            }
+            // After every wait: the server may be another one by now, or trusted no longer.
+            self.still_stands(call)?;
+            let request = self.request(call)?;
+            let error = match drive(&connection, &self.parked, call, &request).await {
+                Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
+                Ok(_) => {
+                    let message = format!("server `{}` answered with what is no result", self.spec.name);
+                    return Err(ToolError::new(ErrorKind::Upstream, message));
+                }
+                Err(Failure::Told(error)) => return Err(error),
+                Err(Failure::Request(error)) => error,
+            };
+            // Made again only where the server has not acted on it, or where acting twice does no harm.
+            let again = match &error {
+                RequestError::Link(LinkError::SessionLost | LinkError::Failed { sent: false, .. }) => true,
+                RequestError::Closed | RequestError::Link(LinkError::Failed { sent: true, .. }) => {
+                    call.effect() == Effect::Read
+                }
+                _ => false,
+            };
+            if !again || attempts >= ATTEMPTS_MAX {
+                return Err(error.told(&self.spec.name));
+            }
+            attempts += 1;
+            // Whoever finds out first that it is over says so.
+            if self.live.give_up(&connection) {
+                self.again.notify_one();
+            }
+        }
+    }
+
+    /// Returns the connection, or says why there is none.
+    pub(crate) async fn connected(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, ToolError> {
+        if let Some(connection) = self.live.get() {
+            return Ok(connection);
+        }
+        let (mut live, mut status, began) = (self.live.watch(), self.status.subscribe(), Instant::now());
+        loop {
+            // Marked as seen before the look, so that whatever changes after it is told.
+            live.borrow_and_update();
+            let kind = status.borrow_and_update().kind;
+            if let Some(connection) = self.live.get() {
+                return Ok(connection);
+            }
+            let within = match kind {
+                // Nothing will come of waiting: a person has to log in first.
+                StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration => break,
+                StatusKind::Failed | StatusKind::Disabled => CONNECTED_WITHIN,
+                _ if self.is_started_at_need() => STARTED_WITHIN,
+                StatusKind::Starting | StatusKind::Connected => CONNECTED_WITHIN,
+            };
+            tokio::select! {
+                changed = live.changed() => if changed.is_err() { break },
+                changed = status.changed() => if changed.is_err() { break },
+                () = cancel.cancelled() => break,
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep_until(began + within) => break,
+            }
+        }
+        let sentence = self.status.borrow().sentence();
+        Err(ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name))
+            .hint("it is tried again by itself; `portcullis mcp status` says more"))
+    }
+
+    /// Says the call in the server's own names.
+    fn request(&self, call: &Call) -> Result<Request, ToolError> {
+        let shown = self.shown.load();
+        let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
+        let arguments = call.arguments.raw().get();
+        let text = |text: &str| Value::from(text).to_string();
+        let (method, params, name, headers) = match &call.target {
+            Target::Tool(name) => {
+                let own = shown.tool_names.get(name).ok_or_else(unknown)?;
+                let params = format!(r#""name":{},"arguments":{arguments}"#, text(&own.name));
+                ("tools/call", params, Some(own.name.clone()), mirrored(own, call))
+            }
+            Target::Prompt(name) => {
+                let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
+                let params = format!(r#""name":{},"arguments":{arguments}"#, text(own));
+                ("prompts/get", params, Some(own.clone()), Vec::new())
+            }
+            Target::Resource(uri) => {
+                ("resources/read", format!(r#""uri":{}"#, text(uri)), Some(uri.clone()), Vec::new())
+            }
+            Target::Completion(of) => {
+                let mut params = call.arguments.value().map_err(ToolError::invalid_args)?.clone();
+                if let CompletionOf::Prompt(name) = of {
+                    let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
+                    params["ref"]["name"] = own.as_str().into();
+                }
+                let members = params.as_object_mut().ok_or_else(unknown)?;
+                members.remove("_meta");
+                let inside = params.to_string();
+                ("completion/complete", inside[1..inside.len() - 1].to_owned(), None, Vec::new())
+            }
+        };
+        Ok(Request { method, params, name, headers, timeout: self.spec.timeout })
+    }
+}
+
+/// Returns the tools of a server as they were when a person trusted it, without asking it.
+pub fn pinned_tools(spec: &ServerSpec) -> Vec<Arc<ToolDef>> {
+    let Trust::Pinned(pins) = &spec.trust else { return Vec::new() };
+    let Some(trusted) = pins.of(&spec.name) else { return Vec::new() };
+    let said = trusted.as_it_was.tools.iter().filter_map(|(own, pin)| {
+        let raw = RawValue::from_string(pin.definition.clone()).ok()?;
+        Some(Said { own: own.clone(), raw })
+    });
+    let offer = Offer { tools: said.collect(), ..Offer::default() };
+    catalog::show(&offer, spec, |_, _| Standing::Trusted, true).tools
+}
+
+/// Returns the headers that the tool wants some of its arguments in.
+fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
+    if own.headers.is_empty() {
+        return Vec::new();
+    }
+    let Ok(arguments) = call.arguments.value() else { return Vec::new() };
+    let simple = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    let headers = own.headers.iter().filter_map(|(argument, header)| {
+        let value = arguments.get(argument).and_then(simple)?;
+        Some((format!("Mcp-Param-{header}"), value))
+    });
+    headers.collect()
+}
