@@ -3,6 +3,8 @@
 //! The measuring is `bench-load`'s job (`crates/testkit`). This builds it and the hub as they are released, runs it,
 //! and writes the table to `docs/benchmarks.md`. Never part of a test: a busy machine is no fault of a change.
 
+mod peers;
+
 use crate::layout::Layout;
 use crate::python;
 use anyhow::{Context, Result, bail};
@@ -21,7 +23,8 @@ const INTRODUCTION: &str = "\
 cargo xtask bench
 ```
 
-It needs Linux and about two minutes, wants ripgrep for one comparison, and builds in release first. A machine that does other work at the same time
+It needs Linux and about five minutes, wants ripgrep for one comparison, and builds first, as what is shipped is built
+(profile `dist`); the bare servers that the hub is compared with are built in the same way. A machine that does other work at the same time
 shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
 between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
 `bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
@@ -45,6 +48,16 @@ How each figure is taken:
   the answer to the first search. Searches go over HTTP through every guard, by turns with `rg -i -l` for the same words in the same
   folder; the median of the quotients is shown. Edits are made by writing the file. The memory is `VmRSS` beyond that of a hub
   without a vault.
+- **Other servers**: a tiny server, as bare as it can be and on one thread, echoes a sentence; it is started on stdio, or reached over
+  HTTP. Before it stand by turns the hub, `mcp-proxy` 0.6.0 from crates.io, 6.7.19 from npm and 0.13.0 from PyPI (these two only on
+  stdio, which is what they are for), and nobody. The hub has every guard on but the rate limit raised: a token is asked for, the
+  server's definitions were looked at and are pinned, its tools are declared to read, every call is recorded. The others are set up
+  as their documentation shows it for one server, with no middleware, no token and no record, and with their logs
+  turned down to warnings. The one from crates.io is built with the profile that its authors ship it with (`dist`, with LTO).
+  The same client loads all of them: one session each, of 2025-06-18, 16 kept connections, and then one. Seven turns of
+  1 s and of 0.5 s; medians are compared, and CPU is that of whoever stands between, without the tiny server. The latency that somebody adds is
+  the median at 1 in flight less that of calling the tiny server directly, on its pipes or over HTTP. Every answer is
+  looked at. The tiny server counts what it is asked. `cargo xtask bench upstream` does only this. It needs Node, npm and Python.
 - **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.
 ";
 
@@ -59,15 +72,25 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             println!("{}\n{}", machine(), table(&rows));
             judge(&rows)
         }
-        [other, ..] => bail!("`bench` takes nothing or `fetch`, `{other}` was given"),
+        [part] if part == "upstream" => {
+            let peers = peers::install(&layout)?;
+            cargo_build(&layout)?;
+            let measured = upstream(&layout, &peers)?;
+            let rows = rows(&measured);
+            println!("{}\n{}", machine(), table(&rows));
+            judge(&rows)
+        }
+        [other, ..] => bail!("`bench` takes nothing, `fetch` or `upstream`, `{other}` was given"),
     }
 }
 
 fn all(layout: &Layout) -> Result<()> {
+    let peers = peers::install(layout)?;
     cargo_build(layout)?;
-    let mut bench = layout.command(layout.released("bench-load"));
-    bench.arg("run").arg(layout.released("portcullis"));
+    let mut bench = layout.command(layout.shipped("bench-load"));
+    bench.arg("run").arg(layout.shipped("portcullis"));
     let mut measured = figures(&mut bench).context("bench-load")?;
+    measured += &upstream(layout, &peers)?;
     measured += &fetch(layout)?;
     let rows = rows(&measured);
     let table = table(&rows);
@@ -78,11 +101,18 @@ fn all(layout: &Layout) -> Result<()> {
     judge(&rows)
 }
 
+/// Calls another server through the hub, and through others of its kind.
+fn upstream(layout: &Layout, peers: &[String]) -> Result<String> {
+    let mut bench = layout.command(layout.shipped("bench-load"));
+    bench.arg("upstream").arg(layout.shipped("portcullis")).args(peers);
+    figures(&mut bench).context("calls to another server")
+}
+
 /// Compares `web_fetch` with the reference server, which is a package for Python.
 fn fetch(layout: &Layout) -> Result<String> {
     let python = python::install(layout, "fetch")?;
     let mut bench = layout.command(python);
-    bench.arg("tests/clients/python/fetch_bench.py").arg(layout.released("portcullis"));
+    bench.arg("tests/clients/python/fetch_bench.py").arg(layout.shipped("portcullis"));
     figures(&mut bench).context("the comparison with mcp-server-fetch")
 }
 
@@ -111,7 +141,7 @@ fn cargo_build(layout: &Layout) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = layout
         .command(cargo)
-        .args(["build", "--release", "--package", "portcullis", "--package", "portcullis-testkit"])
+        .args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-testkit"])
         .args(["--bin", "portcullis", "--bin", "bench-load"])
         .status()
         .context("cargo did not start")?;
@@ -160,7 +190,7 @@ fn machine() -> String {
     let rustc = Command::new(rustc).arg("--version").output().map(|output| output.stdout);
     let rustc = String::from_utf8_lossy(&rustc.unwrap_or_default()).trim().to_owned();
     format!(
-        "- {} × {model}\n- Linux {}\n- {rustc}, profile `release`\n- load average after the run {load}\n",
+        "- {} × {model}\n- Linux {}\n- {rustc}, profile `dist`\n- load average after the run {load}\n",
         models.len().max(1),
         read("/proc/sys/kernel/osrelease").trim(),
     )

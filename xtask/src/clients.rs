@@ -2,27 +2,21 @@
 //!
 //! What they check is in `tests/clients`; here is who talks to whom. Each conversation is a process of its own.
 
+use crate::hub::Hub;
 use crate::layout::Layout;
 use crate::node::{Node, renew};
-use crate::run::{self, Background, Told};
+use crate::run::{self, Told};
 use crate::{python, steps};
-use anyhow::{Context, Result, anyhow, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// One conversation. The scripts give themselves a minute.
 const CONVERSATION_LIMIT: Duration = Duration::from_secs(75);
-/// How long a hub that listens may take until it is ready.
-const READY_LIMIT: Duration = Duration::from_secs(10);
 /// How the scripts begin the line of a check that passed.
 const PASSED: &str = "ok    ";
-/// One small request on this machine.
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a script runs under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +112,7 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
     let runtimes = Runtimes::install(layout)?;
     steps::build(layout)?;
     renew(&layout.work("homes"))?;
-    let hub = Hub::start(layout)?;
+    let hub = Hub::start(layout, new_home(layout, "hub")?, "hub")?;
     let mut failed: Vec<String> = Vec::new();
     for (at, conversation) in CONVERSATIONS.iter().enumerate() {
         let name = conversation.name();
@@ -203,55 +197,6 @@ impl Runtimes {
     }
 }
 
-/// A hub that serves HTTP on a port of its own.
-struct Hub {
-    process: Background,
-    home: PathBuf,
-    url: String,
-    token: String,
-}
-
-impl Hub {
-    fn start(layout: &Layout) -> Result<Hub> {
-        let home = new_home(layout, "hub")?;
-        let added = portcullis(layout, &home).args(["clients", "add", "sdk", "--json"]).output();
-        let added = added.context("cannot start `portcullis`")?;
-        if !added.status.success() {
-            bail!("`portcullis clients add` failed: {}", String::from_utf8_lossy(&added.stderr));
-        }
-        let token = text(&serde_json::from_slice(&added.stdout)?, "token")?;
-        let mut command = portcullis(layout, &home);
-        // Port 0 is one that is free; the greeting says which.
-        command.args(["serve", "--json"]).env("MCP_HTTP_PORT", "0");
-        let log = layout.log("hub");
-        let mut process = Background::start(&mut command, &log)?;
-        let greeting = process.greeting(|stdout| {
-            let mut values = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
-            Ok(values.next().context("the hub ended at once")??)
-        });
-        let greeting = greeting.with_context(|| format!("see {}", layout.shown(&log)))?;
-        let url = text(&greeting, "url")?;
-        let url = url.strip_suffix("/mcp").context("the hub's address does not end with /mcp")?.to_owned();
-        wait_until_healthy(&url)?;
-        Ok(Hub { process, home, url, token })
-    }
-
-    /// Tells a script where everything is.
-    fn introduce(&self, layout: &Layout, command: &mut Command, home: &Path) {
-        command
-            .env("PORTCULLIS_BIN", layout.built("portcullis"))
-            .env("PORTCULLIS_TEST_HOME", home)
-            .env("PORTCULLIS_URL", &self.url)
-            .env("PORTCULLIS_TOKEN", &self.token);
-    }
-}
-
-fn portcullis(layout: &Layout, home: &Path) -> Command {
-    let mut command = layout.command(layout.built("portcullis"));
-    command.arg("--home").arg(home);
-    command
-}
-
 /// Makes a home with the settings and the prompt that the scripts expect.
 fn new_home(layout: &Layout, name: &str) -> Result<PathBuf> {
     let home = layout.work("homes").join(name);
@@ -260,39 +205,17 @@ fn new_home(layout: &Layout, name: &str) -> Result<PathBuf> {
     for file in ["portcullis.toml", "prompts/greet.md"] {
         fs::copy(model.join(file), home.join(file)).with_context(|| format!("tests/clients/home/{file}"))?;
     }
+    let config = home.join("portcullis.toml");
+    let written = fs::read_to_string(&config)? + &other_server(layout);
+    fs::write(&config, written)?;
     Ok(home)
 }
 
-fn text(value: &Value, name: &str) -> Result<String> {
-    let found = value.get(name).and_then(Value::as_str);
-    found.map(str::to_owned).with_context(|| format!("portcullis did not say its {name}"))
-}
-
-fn wait_until_healthy(url: &str) -> Result<()> {
-    let address: SocketAddr =
-        url.strip_prefix("http://").unwrap_or(url).parse().context("the hub's address")?;
-    let start = Instant::now();
-    loop {
-        match status_of(address, "/healthz") {
-            Ok(status) if status.contains(" 200 ") => return Ok(()),
-            answer if start.elapsed() > READY_LIMIT => {
-                return Err(anyhow!("the hub does not become healthy: {answer:?}"));
-            }
-            _ => run::pause(),
-        }
-    }
-}
-
-/// Asks for a path, and returns the first line of the answer.
-fn status_of(address: SocketAddr, path: &str) -> Result<String> {
-    #[expect(clippy::disallowed_methods, reason = "to a hub that this program started")]
-    let mut stream = TcpStream::connect_timeout(&address, REQUEST_LIMIT)?;
-    stream.set_read_timeout(Some(REQUEST_LIMIT))?;
-    stream.write_all(
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
-    )?;
-    let mut answer = Vec::new();
-    stream.take(64 * 1024).read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    Ok(answer.lines().next().unwrap_or_default().to_owned())
+/// Returns the section of a server behind the hub, which every client calls too.
+fn other_server(layout: &Layout) -> String {
+    let program = layout.built("torture");
+    format!(
+        "\n[mcp.far]\ncommand = {program:?}\nargs = [\"fault-server\"]\ntools = {{ allow = [\"echo\"] }}\n\
+         effect = \"read\"\ntrust = \"always\"\n"
+    )
 }

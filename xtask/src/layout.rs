@@ -50,6 +50,11 @@ impl Layout {
         self.target.join("release").join(program)
     }
 
+    /// Returns the path of a program that was built as it is shipped.
+    pub(crate) fn shipped(&self, program: &str) -> PathBuf {
+        self.target.join("dist").join(program)
+    }
+
     /// Returns a file or folder of `torture`, below `target/torture`.
     pub(crate) fn torture(&self, name: &str) -> PathBuf {
         self.target.join("torture").join(name)

@@ -7,12 +7,14 @@ mod calendars;
 mod clients;
 mod conformance;
 mod generate;
+mod hub;
 mod layout;
 mod node;
 mod python;
 mod run;
 mod steps;
 mod torture;
+mod upstreams;
 
 use anyhow::Result;
 use layout::Layout;
@@ -26,9 +28,10 @@ Tasks:
   gen [--check]                       write the generated files, or say which are stale
   conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
+  upstreams                           put real servers behind the built program, and OpenCode before it
   calendars [--seed N]                compare calendars with a reference implementation
-  bench [fetch]                       measure the release build and write docs/benchmarks.md;
-                                      or only compare web_fetch with mcp-server-fetch
+  bench [fetch|upstream]              measure the release build and write docs/benchmarks.md; or only compare
+                                      web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
                                       the long forms of the hard tests, ten minutes in all
 
@@ -43,6 +46,7 @@ enum Task {
     Generate(generate::Mode),
     Conformance(conformance::Side),
     Clients,
+    Upstreams,
     Calendars(Option<String>),
     Bench(Vec<String>),
     Torture(torture::Settings),
@@ -77,6 +81,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Generate(mode) => return generate::run(&layout, mode),
         Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
+        Task::Upstreams => return upstreams::run(&layout),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
@@ -95,6 +100,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
         ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
+        ["upstreams"] => Ok(Task::Upstreams),
         ["calendars"] => Ok(Task::Calendars(None)),
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
@@ -171,6 +177,7 @@ mod tests {
             ("conformance server", Task::Conformance(conformance::Side::Server)),
             ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
+            ("upstreams", Task::Upstreams),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {

@@ -1,6 +1,6 @@
-//! Node, and what runs under it: the conformance suite, the TypeScript SDKs and the Inspector.
+//! Node, and what runs under it: the conformance suite, the TypeScript SDKs, the Inspector, and real servers.
 //!
-//! Versions are pinned in `xtask/node`. Node itself is one of the packages, because the suite needs a newer one
+//! Versions are pinned in `xtask/node` and the folders beside it. Node itself is one of the packages, because the suite needs a newer one
 //! than distributions have; the machine's own npm only installs it.
 
 use crate::layout::Layout;
@@ -15,12 +15,18 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Installs the packages, unless those of the same lock file are there.
+    /// Installs Node with what most tasks need, unless it is there.
     pub(crate) fn install(layout: &Layout) -> Result<Node> {
-        let node = Node { folder: layout.work("node") };
-        let pinned = layout.root.join("xtask/node");
-        let lock =
-            fs::read_to_string(pinned.join("package-lock.json")).context("xtask/node/package-lock.json")?;
+        let what = "Node, the conformance suite, the TypeScript SDKs and the Inspector";
+        Node::packages(layout, "node", what)
+    }
+
+    /// Installs the packages that `xtask/NAME` pins, unless those of the same lock file are there.
+    pub(crate) fn packages(layout: &Layout, name: &str, what: &str) -> Result<Node> {
+        let node = Node { folder: layout.work(name) };
+        let pinned = layout.root.join("xtask").join(name);
+        let lock = fs::read_to_string(pinned.join("package-lock.json"))
+            .with_context(|| format!("xtask/{name}/package-lock.json"))?;
         let stamp = node.folder.join("installed-lock.json");
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
             return Ok(node);
@@ -29,18 +35,16 @@ impl Node {
             bail!("npm is not installed: apt-get install nodejs npm");
         }
         renew(&node.folder)?;
-        for name in ["package.json", "package-lock.json"] {
-            fs::copy(pinned.join(name), node.folder.join(name))?;
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(pinned.join(file), node.folder.join(file))?;
         }
-        println!(
-            "Installing Node, the conformance suite, the TypeScript SDKs and the Inspector below target/xtask/node."
-        );
+        println!("Installing {what} below target/xtask/{name}.");
         let mut npm = layout.command("npm");
         // None of the packages needs its scripts, and npm itself runs under whatever Node the machine has. `npm ci`
         // would refuse a lock file without the packages for other systems, which not every registry has.
         npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--engine-strict=false"]);
         npm.current_dir(&node.folder);
-        run::prepare("npm", &mut npm, &layout.log("npm"), run::INSTALL_LIMIT)?;
+        run::prepare("npm", &mut npm, &layout.log(&format!("npm-{name}")), run::INSTALL_LIMIT)?;
         fs::write(&stamp, &lock)?;
         Ok(node)
     }

@@ -135,6 +135,11 @@ impl Background {
         told.recv_timeout(READY_LIMIT).context("the server does not say where it listens")?
     }
 
+    /// Returns everything that the program has started and that still runs.
+    pub(crate) fn descendants(&self) -> Vec<u32> {
+        descendants(self.child.id())
+    }
+
     /// Ends the program, and returns how it ended.
     pub(crate) fn end(mut self, how: Told) -> Result<Outcome> {
         drop(self.child.stdin.take());
@@ -201,6 +206,12 @@ fn signal(id: u32, signal: Signal) {
     }
 }
 
+/// Returns whether a process runs. One that has ended and that nobody has asked after does not.
+pub(crate) fn is_running(id: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
 /// Returns the children of a process, theirs, and so on. Only Linux tells.
 fn descendants(id: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -235,10 +246,7 @@ mod tests {
         assert_eq!(started.len(), 2);
         let limit = Duration::from_millis(1);
         assert_eq!(wait_for(&mut child, limit, |_| ()).unwrap(), Outcome::TimedOut(limit));
-        let is_running = |id: &u32| {
-            let state = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            !state.is_empty() && !state.contains(") Z ")
-        };
+        let is_running = |id: &u32| is_running(*id);
         while started.iter().any(is_running) && start.elapsed() < END_LIMIT {
             pause();
         }

@@ -13,13 +13,17 @@ use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// Serves until its input ends.
+/// Serves what the arguments of the program name.
 pub fn run() {
     let mut files = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(definitions), Some(calls)) = (files.next(), files.next()) else {
-        say_error("expected: DEFINITIONS CALLS");
-        return;
-    };
+    match (files.next(), files.next()) {
+        (Some(definitions), Some(calls)) => serve(definitions, calls),
+        _ => say_error("expected: DEFINITIONS CALLS"),
+    }
+}
+
+/// Serves until its input ends.
+pub fn serve(definitions: PathBuf, calls: PathBuf) {
     if read(&definitions)["fail"].as_bool() == Some(true) {
         say_error("no \u{1b}[31mdatabase\u{1b}[0m here");
         return;

@@ -1,4 +1,5 @@
-//! The long, hard tests: what holds when the program is killed, when its disk fails, and when its input is hostile.
+//! The long, hard tests: what holds when the program is killed, when its disk fails, when its input is hostile, and
+//! when the servers behind it misbehave.
 //!
 //! Each is a function that takes how often and a seed, so that a test runs a short form and `cargo xtask torture` the
 //! long one. A function returns what it saw; whoever calls it decides what is a failure.
@@ -9,6 +10,7 @@ pub mod figure;
 pub mod full_disk;
 pub mod kill;
 pub mod random;
+pub mod servers;
 pub mod session;
 pub mod trace;
 

@@ -56,25 +56,14 @@ impl From<RequestError> for Unknown {
 pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result<Greeting, Unknown> {
     let mut probed = None;
     if known != Some(Era::Sessions) {
-        let probe = || {
-            let meta = format!(r#""_meta":{{{}}}"#, modern_meta(None));
-            connection.own("server/discover", meta, PROBE_WITHIN)
-        };
-        let mut answer = probe().await;
+        let mut answer = discover(connection, PROBE_WITHIN).await;
         // Refused, and offered in the same breath: it is to be said again.
         if matches!(&answer, Err(RequestError::Refused(error)) if offers_newest(error)) {
-            answer = probe().await;
+            answer = discover(connection, PROBE_WITHIN).await;
         }
         match answer {
-            Ok(discovered) => {
-                let said: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
-                let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
-                if said["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
-                    connection.speaks(Revision::V2026_07_28);
-                    let info = &said["_meta"]["io.modelcontextprotocol/serverInfo"];
-                    return Ok(Greeting::of(&said, info));
-                }
-            }
+            Ok(Some(greeting)) => return Ok(greeting),
+            Ok(None) => {}
             Err(RequestError::Refused(error)) if is_newer(&error) => {
                 return Err(RequestError::Refused(error).into());
             }
@@ -88,12 +77,35 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
             Err(other) => return Err(other.into()),
         }
     }
-    let said = initialize(connection).await.map_err(|error| with_probe(error, probed))?;
+    let said = match (initialize(connection).await, probed) {
+        (Ok(said), _) => said,
+        // It was only slow: the question has reached it meanwhile, and since then it serves the newer era alone.
+        (Err(refused @ RequestError::Refused(_)), Some(RequestError::Timeout(_))) => {
+            return match discover(connection, START_WITHIN).await {
+                Ok(Some(greeting)) => Ok(greeting),
+                _ => Err(refused.into()),
+            };
+        }
+        (Err(error), probed) => return Err(with_probe(error, probed).into()),
+    };
     let revision = said["protocolVersion"].as_str().and_then(Revision::parse);
     connection.speaks(revision.unwrap_or(Revision::V2024_11_05));
     // Taken before anything else is sent: many servers answer nothing earlier.
     connection.tell("notifications/initialized", &json!({})).await?;
     Ok(Greeting::of(&said, &said["serverInfo"]))
+}
+
+/// Asks for the newer era. `None` is a server that answers the question and does not speak it.
+async fn discover(connection: &Connection, within: Duration) -> Result<Option<Greeting>, RequestError> {
+    let meta = format!(r#""_meta":{{{}}}"#, modern_meta(None));
+    let discovered = connection.own("server/discover", meta, within).await?;
+    let said: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
+    let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
+    if !said["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
+        return Ok(None);
+    }
+    connection.speaks(Revision::V2026_07_28);
+    Ok(Some(Greeting::of(&said, &said["_meta"]["io.modelcontextprotocol/serverInfo"])))
 }
 
 async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
@@ -139,5 +151,59 @@ fn with_probe(error: RequestError, probed: Option<RequestError>) -> RequestError
             RequestError::Link(LinkError::Failed { why, sent })
         }
         (error, _) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::link::{Link, Outgoing};
+    use futures::future::BoxFuture;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A server that is not there yet when it is first asked, and then speaks the newer era or, if not, neither.
+    struct Late {
+        inbox: Arc<Inbox>,
+        asked: AtomicUsize,
+        is_newer: bool,
+    }
+
+    impl Link for Late {
+        fn send<'a>(&'a self, message: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+            let answer = match message.method {
+                Some("server/discover") if asked > 0 && self.is_newer => {
+                    json!({ "result": { "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } } })
+                }
+                Some("initialize" | "server/discover") if asked > 0 => {
+                    json!({ "error": { "code": -32022, "message": "not accepted" } })
+                }
+                _ => Value::Null,
+            };
+            if let (Some(id), Value::Object(mut answer)) = (message.id, answer) {
+                answer.insert("jsonrpc".to_owned(), "2.0".into());
+                answer.insert("id".to_owned(), id.into());
+                self.inbox.receive(Value::Object(answer).to_string().as_bytes(), None);
+            }
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    async fn greeted(is_newer: bool) -> Result<Greeting, Unknown> {
+        let (inbox, _hears) = Inbox::new();
+        let link = Arc::new(Late { inbox: inbox.clone(), asked: AtomicUsize::new(0), is_newer });
+        greet(&Connection::new(link, inbox), None).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_only_slow_is_asked_again() {
+        assert!(greeted(true).await.unwrap().has("tools"));
+        let refused = greeted(false).await.unwrap_err();
+        assert!(
+            matches!(&refused, Unknown::Failed(RequestError::Refused(error)) if error.code == -32022),
+            "{refused:?}"
+        );
     }
 }

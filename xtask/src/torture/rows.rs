@@ -42,6 +42,12 @@ pub(crate) const ROWS: &[Row] = &[
         figures: table::marked,
     },
     Row {
+        name: "servers",
+        what: "servers that misbehave behind the hub, and a hundred of them at once",
+        work: |told| torture(told, "servers", 5),
+        figures: table::marked,
+    },
+    Row {
         name: "audit",
         what: "records of 10,000 calls at once, and 1,000 edits of a log",
         work: |told| {

@@ -22,7 +22,7 @@ impl Figure {
     pub(crate) fn at_most(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
         Figure {
             what: what.into(),
-            measured: format!("{measured:.1} {unit}"),
+            measured: shown(measured, unit),
             target: format!("≤ {limit} {unit}"),
             verdict: if measured <= limit { Verdict::Pass } else { Verdict::Fail },
         }
@@ -31,16 +31,27 @@ impl Figure {
     pub(crate) fn at_least(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
         Figure {
             what: what.into(),
-            measured: format!("{measured:.1} {unit}"),
+            measured: shown(measured, unit),
             target: format!("≥ {limit} {unit}"),
             verdict: if measured >= limit { Verdict::Pass } else { Verdict::Fail },
         }
+    }
+
+    /// Something told in words, and it should be exactly `target`.
+    pub(crate) fn same(what: impl Into<String>, measured: String, target: String) -> Figure {
+        let verdict = if measured == target { Verdict::Pass } else { Verdict::Fail };
+        Figure { what: what.into(), measured, target, verdict }
     }
 
     pub(crate) fn info(what: impl Into<String>, measured: impl Into<String>) -> Figure {
         let (what, measured) = (what.into(), measured.into());
         Figure { what, measured, target: String::new(), verdict: Verdict::Info }
     }
+}
+
+/// Quotients are told more exactly than amounts.
+fn shown(measured: f64, unit: &str) -> String {
+    if unit == "×" { format!("{measured:.2} {unit}") } else { format!("{measured:.1} {unit}") }
 }
 
 impl fmt::Display for Figure {

@@ -91,6 +91,8 @@ pub(crate) struct Head {
     /// Up to and with the empty line.
     pub(crate) bytes: usize,
     pub(crate) content_bytes: Option<usize>,
+    /// The body comes in pieces that say their length.
+    pub(crate) chunked: bool,
 }
 
 impl Head {
@@ -100,11 +102,13 @@ impl Head {
         let head = std::str::from_utf8(&answer[..bytes]).ok()?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
         let content_bytes = header(head, "content-length").and_then(|value| value.parse().ok());
-        Some(Head { status, bytes, content_bytes })
+        let chunked = header(head, "transfer-encoding").is_some_and(|value| value == "chunked");
+        Some(Head { status, bytes, content_bytes, chunked })
     }
 }
 
-fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+/// Returns the value of a header.
+pub(crate) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.split("\r\n").skip(1).find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())

@@ -79,7 +79,7 @@ pub(crate) struct Hub {
     pub(crate) process: Process,
     pub(crate) place: Place,
     /// Held open, so that the hub always has someone to print to.
-    _stdout: BufReader<ChildStdout>,
+    pub(crate) stdout: BufReader<ChildStdout>,
 }
 
 impl Hub {
@@ -98,7 +98,7 @@ impl Hub {
         let url = greeting["url"].as_str().context("no address")?;
         let address = url.trim_start_matches("http://").trim_end_matches("/mcp").parse()?;
         let token = greeting["token"].as_str().or(token).context("no token")?.to_owned();
-        Ok(Hub { process, place: Place { address, token }, _stdout: stdout })
+        Ok(Hub { process, place: Place { address, token }, stdout })
     }
 }
 

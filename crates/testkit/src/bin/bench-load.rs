@@ -3,9 +3,13 @@
 //! `bench-load run PORTCULLIS` prints one line per figure: what, measured, target and verdict, with tabs between.
 //! `bench-load echo` and `constant TEXT_BYTES` are what the hub is compared with, processes of their own as the hub is.
 //! `bench-load gate`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
+//! `bench-load upstream PORTCULLIS [rust=PROGRAM] [npm=NODE:SCRIPT] [pypi=PROGRAM]` calls another server through the hub and
+//! through others of its kind; `bench-load tiny stdio` and `tiny http` are that server.
 //! `bench-load compare PORTCULLIS…` loads several builds by turns.
 //! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
 
+#[path = "../bench/drive.rs"]
+mod drive;
 #[path = "../bench/echo.rs"]
 mod echo;
 #[path = "../bench/figure.rs"]
@@ -20,8 +24,14 @@ mod hub;
 mod load;
 #[path = "../bench/memory.rs"]
 mod memory;
+#[path = "../bench/peers.rs"]
+mod peers;
 #[path = "../bench/start.rs"]
 mod start;
+#[path = "../bench/tiny.rs"]
+mod tiny;
+#[path = "../bench/upstream.rs"]
+mod upstream;
 #[path = "../bench/vault.rs"]
 mod vault;
 
@@ -40,6 +50,12 @@ async fn main() -> Result<()> {
         ["run", portcullis] => run(Path::new(portcullis)).await,
         ["echo"] => echo::echo(),
         ["constant", text_bytes] => echo::constant(text_bytes.parse()?),
+        ["tiny", "stdio"] => tiny::stdio(),
+        ["tiny", "http"] => tiny::http(),
+        ["upstream", portcullis, ref peers @ ..] => {
+            let peers = upstream::Peers::parse(peers)?;
+            upstream::measure(Path::new(portcullis), &peers).await.map(|figures| print(&figures))
+        }
         ["gate"] => gate::measure().await.map(|figures| print(&figures)),
         ["http", portcullis] => load::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
         ["memory", portcullis] => memory::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),

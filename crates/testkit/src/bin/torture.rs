@@ -4,7 +4,9 @@
 
 use anyhow::{Context, Result, bail};
 use portcullis_testkit::torture::faults::{self, Errno, Fault, Kind};
+use portcullis_testkit::torture::servers::{self, Called, Fault as ServerFault, Program};
 use portcullis_testkit::torture::{Figure, Random, full_disk, kill, session};
+use portcullis_testkit::{changeable, fault};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,8 +14,27 @@ use std::time::Duration;
 /// A hub answers so soon after it was killed.
 const START_MS_MAX: f64 = 300.0;
 
+/// What a server that misbehaves may cost another, and its callers.
+const P99_TIMES_MAX: f64 = 1.1;
+const RECONNECTED_MS_MAX: f64 = 2_000.0;
+const LATE_MS_MAX: f64 = 100.0;
+/// Memory that is kept for the next time is not lost; what is lost grows with every round.
+const MEMORY_TIMES_MAX: f64 = 1.1;
+const SERVERS: usize = 100;
+const LIST_MS_MAX: f64 = 2.0;
+const MANY_MB_MAX: f64 = 60.0;
+
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    // The servers of `servers` are this program too.
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["fault-server"] => return Ok(fault::serve("2025-11-25").map(|()| ExitCode::SUCCESS)?),
+        ["many-server", definitions, calls] => {
+            changeable::serve(definitions.into(), calls.into());
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
     let [part, count, seed] = args.as_slice() else { bail!("expected PART COUNT SEED") };
     let (count, seed) = (count.parse()?, seed.parse()?);
     let program = session::program().context("no program beside this one; PORTCULLIS_BIN names it")?;
@@ -21,7 +42,8 @@ fn main() -> Result<ExitCode> {
         "kill" => kill(&program, count, seed)?,
         "faults" => faults(&program, count, seed)?,
         "full-disk" => full_disk(&program, count)?,
-        other => bail!("`{other}` is no part; expected kill, faults or full-disk"),
+        "servers" => servers(&program, count)?,
+        other => bail!("`{other}` is no part; expected kill, faults, full-disk or servers"),
     };
     figures.iter().for_each(|figure| println!("{figure}"));
     let failed = figures.iter().any(|figure| figure.ok == Some(false));
@@ -90,6 +112,49 @@ fn full_disk(program: &Path, calls: u64) -> Result<Vec<Figure>> {
         Figure::exactly("hubs that work again when there is room", u64::from(seen.recovered), 1),
         Figure::exactly("logs that verify afterwards", u64::from(seen.verified), 1),
     ])
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown")]
+fn servers(program: &Path, rounds: u64) -> Result<Vec<Figure>> {
+    let server = |word: &str| -> Result<Program> {
+        Ok(Program { path: std::env::current_exe()?, args: vec![word.to_owned()] })
+    };
+    let seen =
+        servers::run(program, &server("fault-server")?, rounds, &ServerFault::ALL, Called::AnotherOne)?;
+    let many = servers::many(program, &server("many-server")?, SERVERS)?;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mb = |kb: u64| kb as f64 / 1024.0;
+    let mut figures = Vec::new();
+    for (fault, beside) in &seen.beside {
+        let mut p99 = beside.p99.clone();
+        p99.sort_by(f64::total_cmp);
+        let middle = p99.get(p99.len() / 2).copied().unwrap_or(f64::NAN);
+        let what =
+            format!("p99 of another server while one misbehaves ({}), times that before", fault.as_str());
+        figures.push(Figure::at_most(what, middle, P99_TIMES_MAX, "×"));
+    }
+    let late = seen.beside.iter().map(|(_, beside)| beside.late).max().unwrap_or_default();
+    let longest = seen.reconnected.iter().max().copied().context("nothing crashed")?;
+    let memory = format!("{:.1} → {:.1} MB", mb(seen.memory_before_kb), mb(seen.memory_after_kb));
+    let grown = seen.memory_after_kb as f64 / seen.memory_before_kb as f64;
+    figures.extend([
+        Figure::at_most("longest call beyond its timeout", ms(late), LATE_MS_MAX, "ms"),
+        Figure::at_most(
+            "longest time until a server that crashed answers again",
+            ms(longest),
+            RECONNECTED_MS_MAX,
+            "ms",
+        ),
+        Figure::at_most("memory afterwards, times that before", grown, MEMORY_TIMES_MAX, "×"),
+        Figure::info("… before → after", memory),
+        at_least_one("processes that the hub has started", seen.started as u64),
+        Figure::exactly("of these left after its end", seen.left as u64, 0),
+        Figure::at_least("tools of 100 servers", many.tools as f64, (SERVERS * 10) as f64, ""),
+        Figure::at_most("`tools/list` of all of them, all pages", ms(many.list), LIST_MS_MAX, "ms"),
+        Figure::info("… the first page", format!("{:.2} ms", ms(many.page))),
+        Figure::at_most("memory of the hub with all of them", mb(many.memory_kb), MANY_MB_MAX, "MB"),
+    ]);
+    Ok(figures)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is shown")]

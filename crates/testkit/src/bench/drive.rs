@@ -1,0 +1,152 @@
+//! Requests that are sent again and again on kept connections, and what is noted of the answers.
+
+use crate::figure::{median, micros};
+use crate::http::Head;
+use crate::hub::Process;
+use anyhow::{Context, Result, bail};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// No turn makes more; it is a bound on memory, far above what a machine does in a turn.
+const CALLS_PER_CONNECTION_MAX: usize = 1_000_000;
+/// Larger than one answer with its head.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+/// How a body ends that comes in chunks.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// What is sent where.
+#[derive(Clone)]
+pub(crate) struct Load {
+    pub(crate) address: SocketAddr,
+    /// One per connection: within a session every call under way needs an id of its own.
+    pub(crate) requests: Vec<Vec<u8>>,
+    /// What every answer must hold, besides being like the others.
+    pub(crate) holds: &'static str,
+}
+
+impl Load {
+    /// Loads for one turn, and returns how long each call took.
+    pub(crate) async fn run(&self, in_flight: usize, turn: Duration) -> Result<Vec<Duration>> {
+        let until = Instant::now() + turn;
+        let mut connections = JoinSet::new();
+        for request in self.requests.iter().take(in_flight) {
+            connections.spawn(connection(self.address, request.clone(), self.holds, until));
+        }
+        let mut latencies = Vec::new();
+        while let Some(ended) = connections.join_next().await {
+            latencies.extend(ended??);
+        }
+        Ok(latencies)
+    }
+}
+
+/// Calls again and again on one connection.
+async fn connection(
+    address: SocketAddr,
+    request: Vec<u8>,
+    holds: &str,
+    until: Instant,
+) -> Result<Vec<Duration>> {
+    #[expect(clippy::disallowed_methods, reason = "to a server that this program started")]
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut answer, mut latencies) = ([0; ANSWER_BYTES_MAX], Vec::new());
+    let mut expected: Option<Head> = None;
+    let mut started = Instant::now();
+    while started < until && latencies.len() < CALLS_PER_CONNECTION_MAX {
+        stream.write_all(&request).await?;
+        let (head, bytes) = read_answer(&mut stream, &mut answer).await?;
+        // Every call asks for the same, so every answer is alike.
+        if head.status != 200 || *expected.get_or_insert(head) != head || !has(&answer[..bytes], holds) {
+            let text = String::from_utf8_lossy(&answer[..bytes]);
+            bail!("an answer that is not like the others: {head:?} {text}");
+        }
+        let now = Instant::now();
+        latencies.push(now - started);
+        started = now;
+    }
+    Ok(latencies)
+}
+
+fn has(answer: &[u8], holds: &str) -> bool {
+    holds.is_empty() || answer.windows(holds.len()).any(|window| window == holds.as_bytes())
+}
+
+/// Reads one answer, and returns its head and its length.
+pub(crate) async fn read_answer(stream: &mut TcpStream, answer: &mut [u8]) -> Result<(Head, usize)> {
+    let (mut filled, mut head) = (0, None);
+    loop {
+        let count = stream.read(&mut answer[filled..]).await?;
+        if count == 0 {
+            bail!("the connection was closed, or an answer was too large");
+        }
+        filled += count;
+        head = head.or_else(|| Head::parse(&answer[..filled]));
+        let Some(head) = head else { continue };
+        let is_whole = match head.content_bytes {
+            Some(content_bytes) => filled >= head.bytes + content_bytes,
+            None if head.chunked => answer[head.bytes..filled].ends_with(LAST_CHUNK),
+            None => None.context("an answer without a length")?,
+        };
+        if is_whole {
+            return Ok((head, filled));
+        }
+    }
+}
+
+/// What came of the turns of one side.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) rps: Vec<f64>,
+    pub(crate) p50: Vec<f64>,
+    pub(crate) p99: Vec<f64>,
+    calls: usize,
+    cpu: Duration,
+}
+
+impl Measured {
+    /// Loads for one turn and notes what came of it, with the processor time of `process`.
+    pub(crate) async fn turn(
+        &mut self,
+        load: &Load,
+        in_flight: usize,
+        process: &Process,
+        turn: Duration,
+    ) -> Result<()> {
+        let (cpu, started) = (process.cpu()?, Instant::now());
+        let latencies = load.run(in_flight, turn).await?;
+        self.cpu += process.cpu()? - cpu;
+        self.note(latencies, started.elapsed());
+        Ok(())
+    }
+
+    /// Notes how long the calls of one turn took.
+    pub(crate) fn note(&mut self, mut latencies: Vec<Duration>, took: Duration) {
+        self.calls += latencies.len();
+        self.rps.push(latencies.len() as f64 / took.as_secs_f64());
+        latencies.sort_unstable();
+        let at = |share: f64| {
+            let place = (latencies.len() as f64 * share) as usize;
+            latencies.get(place).map_or(f64::NAN, |latency| micros(*latency))
+        };
+        self.p50.push(at(0.5));
+        self.p99.push(at(0.99));
+    }
+
+    pub(crate) fn cpu_us(&self) -> f64 {
+        micros(self.cpu) / self.calls as f64
+    }
+
+    pub(crate) fn told(&mut self) -> String {
+        format!(
+            "{:.0} calls/s, p50 {:.2} ms, p99 {:.2} ms, {:.0} µs CPU per call",
+            median(&mut self.rps),
+            median(&mut self.p50) / 1e3,
+            median(&mut self.p99) / 1e3,
+            self.cpu_us()
+        )
+    }
+}

@@ -1,0 +1,264 @@
+//! The hub and other programs of its kind, each started before the same tiny server.
+//!
+//! Each is set up as its own documentation shows it, with its session mode as it is by default, and told to log no more
+//! than warnings, to nowhere. The hub has all guards on, and the server's tools are trusted by a person's word.
+
+use crate::http::{Place, header};
+use crate::hub::{CONFIG, Hub, Process, spawn};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take until it answers. Those that run under an interpreter take a second or two.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Larger than any answer before the load.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+
+/// How the tiny server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Stdio,
+    Http,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 2] = [Kind::Stdio, Kind::Http];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Kind::Stdio => "stdio",
+            Kind::Http => "HTTP",
+        }
+    }
+}
+
+/// The tiny server, as others start or reach it.
+pub(crate) struct Tiny {
+    pub(crate) program: PathBuf,
+    /// The one over HTTP.
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    _stdout: BufReader<ChildStdout>,
+}
+
+pub(crate) const TINY_STDIO: [&str; 2] = ["tiny", "stdio"];
+
+impl Tiny {
+    pub(crate) fn start() -> Result<Tiny> {
+        let program = std::env::current_exe()?;
+        let mut command = Command::new(&program);
+        command.args(["tiny", "http"]);
+        let (process, mut stdout) = spawn(command)?;
+        let mut address = String::new();
+        stdout.read_line(&mut address)?;
+        let address = address.trim().parse().context("the tiny server did not start")?;
+        Ok(Tiny { program, process, address, _stdout: stdout })
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+/// Something that listens on HTTP, with a session that was begun.
+pub(crate) struct Door {
+    /// Absent for the tiny server itself, which is everyone's.
+    pub(crate) process: Option<Process>,
+    pub(crate) address: SocketAddr,
+    path: &'static str,
+    headers: String,
+    echo: String,
+    seen: String,
+    /// What must stay open or there while it runs.
+    _kept: Kept,
+}
+
+/// A folder, and where the hub prints to.
+type Kept = (tempfile::TempDir, Option<BufReader<ChildStdout>>);
+
+impl Door {
+    /// The tiny server without anything before it.
+    pub(crate) fn bare(tiny: &Tiny) -> Result<Door> {
+        Door::open(None, tiny.address, "/mcp", String::new(), "", (tempfile::tempdir()?, None))
+    }
+
+    pub(crate) fn hub(portcullis: &Path, tiny: &Tiny, kind: Kind) -> Result<Door> {
+        let folder = tempfile::tempdir().context("no temporary folder")?;
+        let home = folder.path();
+        let reached = match kind {
+            Kind::Stdio => format!("command = {:?}\nargs = {TINY_STDIO:?}", tiny.program),
+            Kind::Http => format!("url = {:?}", tiny.url()),
+        };
+        let config = format!("{CONFIG}\n[mcp.tiny]\n{reached}\neffects = {{ \"*\" = \"read\" }}\n");
+        std::fs::write(home.join("portcullis.toml"), config)?;
+        let mut trust = Command::new(portcullis);
+        trust.arg("--home").arg(home).args(["mcp", "trust", "tiny", "--yes"]);
+        let trusted = trust.env_remove("PORTCULLIS_HOME").output()?;
+        if !trusted.status.success() {
+            bail!("the tiny server cannot be trusted: {}", String::from_utf8_lossy(&trusted.stderr));
+        }
+        let hub = Hub::serve(portcullis, home, None)?;
+        let Hub { process, place: Place { address, token }, stdout } = hub;
+        let headers = format!("authorization: Bearer {token}\r\n");
+        Door::open(Some(process), address, "/mcp", headers, "tiny_", (folder, Some(stdout)))
+    }
+
+    /// The crate `mcp-proxy`, which serves MCP at `/`.
+    pub(crate) fn rust(program: &str, tiny: &Tiny, kind: Kind) -> Result<Door> {
+        let folder = tempfile::tempdir().context("no temporary folder")?;
+        let port = free_port()?;
+        let reached = match kind {
+            Kind::Stdio => {
+                format!("transport = \"stdio\"\ncommand = {:?}\nargs = {TINY_STDIO:?}", tiny.program)
+            }
+            Kind::Http => format!("transport = \"http\"\nurl = {:?}", tiny.url()),
+        };
+        let config = format!(
+            "[proxy]\nname = \"bench\"\nseparator = \"/\"\n\n[proxy.listen]\nhost = \"127.0.0.1\"\nport = {port}\n\n\
+             [[backends]]\nname = \"tiny\"\n{reached}\n\n[observability]\naudit = false\nlog_level = \"warn\"\n"
+        );
+        let file = folder.path().join("proxy.toml");
+        std::fs::write(&file, config)?;
+        let mut command = Command::new(program);
+        command.arg("--config").arg(file);
+        Door::started(command, port, "/", "tiny/", folder)
+    }
+
+    /// The npm package `mcp-proxy`: `words` are Node and the script.
+    pub(crate) fn npm(words: &str, tiny: &Tiny) -> Result<Door> {
+        let (node, script) = words.split_once(':').context("expected NODE:SCRIPT")?;
+        let port = free_port()?;
+        let mut command = Command::new(node);
+        command.arg(script).args(["--host", "127.0.0.1", "--port", &port.to_string(), "--"]);
+        command.arg(&tiny.program).args(TINY_STDIO);
+        Door::started(command, port, "/mcp", "", tempfile::tempdir()?)
+    }
+
+    /// The PyPI package `mcp-proxy`.
+    pub(crate) fn pypi(program: &str, tiny: &Tiny) -> Result<Door> {
+        let port = free_port()?;
+        let mut command = Command::new(program);
+        command.args(["--port", &port.to_string(), "--log-level", "WARNING", "--"]);
+        command.arg(&tiny.program).args(TINY_STDIO.map(OsString::from));
+        Door::started(command, port, "/mcp/", "", tempfile::tempdir()?)
+    }
+
+    fn started(
+        mut command: Command,
+        port: u16,
+        path: &'static str,
+        prefix: &str,
+        folder: tempfile::TempDir,
+    ) -> Result<Door> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(folder.path());
+        let process = Process(command.spawn().with_context(|| format!("{command:?}"))?);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        Door::open(Some(process), address, path, String::new(), prefix, (folder, None))
+    }
+
+    /// Begins a session as soon as somebody answers, and waits until the tool works.
+    fn open(
+        process: Option<Process>,
+        address: SocketAddr,
+        path: &'static str,
+        headers: String,
+        prefix: &str,
+        kept: Kept,
+    ) -> Result<Door> {
+        let (echo, seen) = (format!("{prefix}echo"), format!("{prefix}seen"));
+        let mut door = Door { process, address, path, headers, echo, seen, _kept: kept };
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+        let greeted = until(|| door.ask(hello).ok().filter(|answer| status(answer) == "200"))
+            .with_context(|| format!("nobody answers at {address}"))?;
+        if let Some(session) = header(greeted.split("\r\n\r\n").next().unwrap_or_default(), "mcp-session-id")
+        {
+            door.headers.push_str(&format!("mcp-session-id: {session}\r\n"));
+        }
+        door.headers.push_str("mcp-protocol-version: 2025-06-18\r\n");
+        door.ask(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)?;
+        let echo = door.echo_call(1);
+        until(|| door.ask(&echo).ok().filter(|answer| answer.contains(ECHOED)))
+            .with_context(|| format!("no echo: {:?}", door.ask(&echo)))?;
+        Ok(door)
+    }
+
+    fn echo_call(&self, id: usize) -> String {
+        call(id, &self.echo, &format!(r#"{{"text":"{ECHOED}"}}"#))
+    }
+
+    /// Returns the bytes of a request that echoes.
+    pub(crate) fn echo_request(&self, id: usize) -> Vec<u8> {
+        self.request(&self.echo_call(id))
+    }
+
+    fn request(&self, body: &str) -> Vec<u8> {
+        let Door { address, path, headers, .. } = self;
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: application/json, text/event-stream\r\n\
+             content-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    /// Sends a message on a connection of its own and returns the whole answer, head and all.
+    fn ask(&self, body: &str) -> Result<String> {
+        let mut request = self.request(body);
+        let end = request.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
+        request.splice(end..end, *b"\r\nconnection: close");
+        #[expect(clippy::disallowed_methods, reason = "to a server that this program started")]
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(READY_WITHIN))?;
+        stream.write_all(&request)?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    /// Returns what the tiny server was asked since this was last called.
+    pub(crate) fn seen(&self) -> Result<String> {
+        let answer = self.ask(&call(1, &self.seen, "{}"))?;
+        let told = answer.split_once("seen ").and_then(|(_, rest)| rest.split_once("end"));
+        told.map(|(seen, _)| seen.trim().to_owned())
+            .with_context(|| format!("not told what was seen: {answer}"))
+    }
+
+    /// Makes one call, and says whether it was answered as it should be.
+    pub(crate) fn echoes(&self) -> Result<bool> {
+        Ok(self.ask(&self.echo_call(1))?.contains(ECHOED))
+    }
+}
+
+/// What every call asks for, and every answer must hold.
+pub(crate) const ECHOED: &str = "the quick brown fox jumps over the lazy dog, sixteen at a time";
+
+pub(crate) fn call(id: usize, tool: &str, arguments: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    )
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let started = Instant::now();
+    loop {
+        match look() {
+            Some(found) => return Some(found),
+            None if started.elapsed() > READY_WITHIN => return None,
+            #[expect(clippy::disallowed_methods, reason = "nothing else runs while this waits")]
+            None => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

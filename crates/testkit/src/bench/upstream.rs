@@ -1,0 +1,241 @@
+//! Calls through the hub to another server, beside other programs that do the same, and beside the server alone.
+
+use crate::drive::{Load, Measured};
+use crate::figure::{Figure, median};
+use crate::hub::{Process, spawn};
+use crate::peers::{Door, ECHOED, Kind, TINY_STDIO, Tiny, call};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The targets: beside the Rust peer, and beside the server alone over HTTP.
+const TIMES_PEER_MIN: f64 = 2.0;
+const TIMES_BARE_MIN: f64 = 0.9;
+const CPU_OF_PEER_MAX: f64 = 0.5;
+const LATENCY_OF_PEER_MAX: f64 = 0.6;
+const MEMORY_MB_MAX: f64 = 25.0;
+const IN_FLIGHT: usize = 16;
+/// How long one side is loaded at a time, how long before it counts, and how often the sides take turns.
+const TURN: Duration = Duration::from_millis(1_000);
+const ALONE_TURN: Duration = Duration::from_millis(500);
+const WARM_UP: Duration = Duration::from_millis(500);
+const ROUNDS: usize = 7;
+/// How many calls are counted at the server.
+const COUNTED: usize = 20;
+/// How long the hub is left alone before its memory is looked at.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Whom the hub is compared with, as given on the command line: `rust=PROGRAM`, `npm=NODE:SCRIPT`, `pypi=PROGRAM`.
+#[derive(Default)]
+pub(crate) struct Peers<'a> {
+    rust: Option<&'a str>,
+    npm: Option<&'a str>,
+    pypi: Option<&'a str>,
+}
+
+impl<'a> Peers<'a> {
+    pub(crate) fn parse(words: &[&'a str]) -> Result<Peers<'a>> {
+        let mut peers = Peers::default();
+        for word in words {
+            match word.split_once('=') {
+                Some(("rust", program)) => peers.rust = Some(program),
+                Some(("npm", words)) => peers.npm = Some(words),
+                Some(("pypi", program)) => peers.pypi = Some(program),
+                _ => bail!("`{word}`: expected rust=PROGRAM, npm=NODE:SCRIPT or pypi=PROGRAM"),
+            }
+        }
+        Ok(peers)
+    }
+}
+
+/// Who stands before the tiny server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Bare,
+    Hub,
+    Rust,
+    Npm,
+    Pypi,
+}
+
+impl Who {
+    fn as_str(self) -> &'static str {
+        match self {
+            Who::Bare => "nobody between",
+            Who::Hub => "hub",
+            Who::Rust => "`mcp-proxy` from crates.io",
+            Who::Npm => "`mcp-proxy` from npm",
+            Who::Pypi => "`mcp-proxy` from PyPI",
+        }
+    }
+}
+
+struct Side {
+    who: Who,
+    kind: Kind,
+    door: Door,
+    load: Load,
+    many: Measured,
+    alone: Measured,
+}
+
+impl Side {
+    fn new(who: Who, kind: Kind, door: Door) -> Side {
+        let requests = (1..=IN_FLIGHT).map(|id| door.echo_request(id)).collect();
+        let load = Load { address: door.address, requests, holds: ECHOED };
+        Side { who, kind, door, load, many: Measured::default(), alone: Measured::default() }
+    }
+
+    fn process<'a>(&'a self, tiny: &'a Tiny) -> &'a Process {
+        self.door.process.as_ref().unwrap_or(&tiny.process)
+    }
+}
+
+pub(crate) async fn measure(portcullis: &Path, peers: &Peers<'_>) -> Result<Vec<Figure>> {
+    let tiny = Tiny::start()?;
+    let mut sides = vec![Side::new(Who::Bare, Kind::Http, Door::bare(&tiny)?)];
+    for kind in Kind::ALL {
+        let hub = Door::hub(portcullis, &tiny, kind).context("the hub")?;
+        sides.push(Side::new(Who::Hub, kind, hub));
+        if let Some(program) = peers.rust {
+            sides.push(Side::new(Who::Rust, kind, Door::rust(program, &tiny, kind).context("crates.io")?));
+        }
+    }
+    if let Some(words) = peers.npm {
+        sides.push(Side::new(Who::Npm, Kind::Stdio, Door::npm(words, &tiny).context("npm")?));
+    }
+    if let Some(program) = peers.pypi {
+        sides.push(Side::new(Who::Pypi, Kind::Stdio, Door::pypi(program, &tiny).context("PyPI")?));
+    }
+    let mut figures = Vec::new();
+    for side in sides.iter().filter(|side| side.who == Who::Hub) {
+        figures.push(counted(side)?);
+    }
+    for side in &sides {
+        side.load.run(IN_FLIGHT, WARM_UP).await.with_context(|| side.who.as_str())?;
+    }
+    let mut piped = Measured::default();
+    for _ in 0..ROUNDS {
+        for side in &mut sides {
+            let process = side.door.process.as_ref().unwrap_or(&tiny.process);
+            side.many.turn(&side.load, IN_FLIGHT, process, TURN).await?;
+        }
+    }
+    for _ in 0..ROUNDS {
+        for side in &mut sides {
+            let process = side.door.process.as_ref().unwrap_or(&tiny.process);
+            side.alone.turn(&side.load, 1, process, ALONE_TURN).await?;
+        }
+        directly(&tiny, &mut piped, ALONE_TURN)?;
+    }
+    let bare = (median(&mut sides[0].many.rps), median(&mut sides[0].alone.p50));
+    let floor = |kind: Kind, piped: &mut Measured| match kind {
+        Kind::Stdio => median(&mut piped.p50),
+        Kind::Http => bare.1,
+    };
+    for kind in Kind::ALL {
+        let floor = floor(kind, &mut piped);
+        let hub = Sum::of(&mut sides, Who::Hub, kind, floor).context("no hub")?;
+        let via = format!("echo of a server on {}", kind.as_str());
+        if let Some(peer) = Sum::of(&mut sides, Who::Rust, kind, floor) {
+            let than = "that of `mcp-proxy` from crates.io";
+            figures.extend([
+                Figure::at_least(
+                    format!("{via}: calls/s, times {than}"),
+                    hub.rps / peer.rps,
+                    TIMES_PEER_MIN,
+                    "×",
+                ),
+                Figure::at_most(
+                    format!("… CPU per call, times {than}"),
+                    hub.cpu_us / peer.cpu_us,
+                    CPU_OF_PEER_MAX,
+                    "×",
+                ),
+                Figure::at_most(
+                    format!("… latency added at 1 in flight, times {than}"),
+                    hub.added_us / peer.added_us,
+                    LATENCY_OF_PEER_MAX,
+                    "×",
+                ),
+            ]);
+        }
+        let what = format!("{via}: calls/s, times that of the same server alone over HTTP");
+        figures.push(Figure::at_least(what, hub.rps / bare.0, TIMES_BARE_MIN, "×"));
+    }
+    tokio::time::sleep(SETTLE).await;
+    for side in sides.iter().filter(|side| side.who == Who::Hub) {
+        let what = format!("memory of the hub after that, before a server on {}", side.kind.as_str());
+        figures.push(Figure::at_most(what, mb(side.process(&tiny).rss_kb()?), MEMORY_MB_MAX, "MB"));
+    }
+    for side in &mut sides {
+        let what = format!("… {}, {}", side.who.as_str(), side.kind.as_str());
+        let memory = mb(side.door.process.as_ref().unwrap_or(&tiny.process).rss_kb()?);
+        let alone = median(&mut side.alone.p50);
+        let told = format!("{}; alone p50 {alone:.0} µs; {memory:.0} MB", side.many.told());
+        figures.push(Figure::info(what, told));
+    }
+    let alone = median(&mut piped.p50);
+    figures.push(Figure::info("… nobody between, stdio", format!("alone p50 {alone:.0} µs")));
+    Ok(figures)
+}
+
+/// The middle of what was measured of one side.
+struct Sum {
+    rps: f64,
+    cpu_us: f64,
+    added_us: f64,
+}
+
+impl Sum {
+    fn of(sides: &mut [Side], who: Who, kind: Kind, floor_us: f64) -> Option<Sum> {
+        let side = sides.iter_mut().find(|side| side.who == who && side.kind == kind)?;
+        Some(Sum {
+            rps: median(&mut side.many.rps),
+            cpu_us: side.many.cpu_us(),
+            added_us: median(&mut side.alone.p50) - floor_us,
+        })
+    }
+}
+
+fn mb(kb: u64) -> f64 {
+    kb as f64 / 1024.0
+}
+
+/// Lets the server itself count what it is asked for so many calls.
+fn counted(side: &Side) -> Result<Figure> {
+    side.door.seen()?;
+    for _ in 0..COUNTED {
+        if !side.door.echoes()? {
+            bail!("a call was not answered");
+        }
+    }
+    let (seen, wanted) = (side.door.seen()?, format!("tools/call={COUNTED}"));
+    let what = format!("{COUNTED} calls, as a server on {} counts them", side.kind.as_str());
+    Ok(Figure::same(what, seen, wanted))
+}
+
+/// Calls the tiny server on its own pipes.
+fn directly(tiny: &Tiny, measured: &mut Measured, turn: Duration) -> Result<()> {
+    let mut command = Command::new(&tiny.program);
+    command.args(TINY_STDIO).stdin(Stdio::piped());
+    let (mut process, mut stdout) = spawn(command)?;
+    let mut stdin = process.0.stdin.take().context("no standard input")?;
+    let line = call(1, "echo", &format!(r#"{{"text":"{ECHOED}"}}"#)) + "\n";
+    let (mut answer, mut latencies) = (String::new(), Vec::new());
+    let begun = Instant::now();
+    while begun.elapsed() < turn {
+        answer.clear();
+        let started = Instant::now();
+        stdin.write_all(line.as_bytes())?;
+        stdout.read_line(&mut answer)?;
+        latencies.push(started.elapsed());
+        if !answer.contains(ECHOED) {
+            bail!("not echoed: {answer}");
+        }
+    }
+    measured.note(latencies, begun.elapsed());
+    Ok(())
+}

@@ -1,0 +1,339 @@
+//! Other servers that misbehave behind the real program, while one that does not is called.
+//!
+//! What the others do must cost the good one nothing, the hub no memory, and the caller no more time than was agreed.
+
+mod caller;
+mod many;
+
+pub use many::{Many, many};
+
+use super::session::Lab;
+use crate::misbehaving::{Does, Misbehaving, Seen as Request};
+use anyhow::{Context, Result, bail};
+use caller::Caller;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a call to one of them may take.
+pub const TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long the good server is called with and without a fault.
+const WINDOW: Duration = Duration::from_millis(1_000);
+/// How many calls hang at once.
+const HANGING: usize = 16;
+/// How long anything else may take before the run is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a connection has to last to be a good one; only then the next attempt comes soon.
+const GOOD_AFTER: Duration = Duration::from_secs(11);
+/// How long the hub is left alone before its memory is looked at.
+const SETTLE: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A program that serves [`crate::fault`] or [`crate::changeable`] on its standard streams.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub path: PathBuf,
+    pub args: Vec<String>,
+}
+
+impl Program {
+    fn section(&self, name: &str, more: &str) -> String {
+        let Program { path, args } = self;
+        format!("[mcp.{name}]\ncommand = {path:?}\nargs = {args:?}\ntrust = \"always\"\n{more}\n")
+    }
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Crash,
+    Hang,
+    Garbage,
+    LongLine,
+    ReusedIds,
+    HalfOpen,
+    Storm,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 7] = [
+        Fault::Crash,
+        Fault::Hang,
+        Fault::Garbage,
+        Fault::LongLine,
+        Fault::ReusedIds,
+        Fault::HalfOpen,
+        Fault::Storm,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fault::Crash => "it crashes",
+            Fault::Hang => "it does not answer",
+            Fault::Garbage => "it says what is no message",
+            Fault::LongLine => "it sends a line of 1 GB",
+            Fault::ReusedIds => "it answers twice, and what nobody asked",
+            Fault::HalfOpen => "its sockets go silent half way",
+            Fault::Storm => "it says 1,000 times a second that its list changed",
+        }
+    }
+
+    /// Returns the calls that make it happen, each repeated so long as the window lasts.
+    fn calls(self) -> Vec<(&'static str, Value)> {
+        match self {
+            Fault::Crash => vec![("bad_hang", json!({})), ("bad_crash", json!({}))],
+            Fault::Hang => vec![("bad_hang", json!({})); HANGING],
+            Fault::Garbage => vec![("bad_garbage", json!({ "lines": 1_000 }))],
+            Fault::LongLine => vec![("bad_huge", json!({ "megabytes": 1_024 }))],
+            Fault::ReusedIds => vec![("bad_reuse", json!({}))],
+            Fault::HalfOpen => vec![("half_echo", json!({})); HANGING],
+            Fault::Storm => vec![("bad_storm", json!({ "times": 1_000 }))],
+        }
+    }
+
+    /// How often at most a call is repeated within a window.
+    fn repeats(self) -> usize {
+        match self {
+            Fault::Crash | Fault::Hang | Fault::LongLine | Fault::HalfOpen | Fault::Storm => 1,
+            Fault::Garbage | Fault::ReusedIds => 20,
+        }
+    }
+}
+
+/// What was seen of one fault.
+#[derive(Debug, Default, Clone)]
+pub struct Beside {
+    /// The 99th percentile of the good server's calls with the fault, over that without, one per round.
+    pub p99: Vec<f64>,
+    /// How much longer than agreed the longest call took.
+    pub late: Duration,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub beside: Vec<(Fault, Beside)>,
+    /// From the end of a server until it answered again.
+    pub reconnected: Vec<Duration>,
+    pub memory_before_kb: u64,
+    pub memory_after_kb: u64,
+    pub started: usize,
+    /// What the hub had started and what ran after it had ended.
+    pub left: usize,
+}
+
+/// Which server is called while the others misbehave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Called {
+    AnotherOne,
+    /// The one that misbehaves itself: for this nothing can hold.
+    TheSame,
+}
+
+/// Runs every fault `rounds` times.
+pub fn run(program: &Path, fault: &Program, rounds: u64, faults: &[Fault], called: Called) -> Result<Seen> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let half = runtime.block_on(Misbehaving::open(half_open))?;
+    let lab = Lab::new(program)?;
+    let within = format!("timeout_ms = {}\n", TIMEOUT.as_millis());
+    let half = format!("[mcp.half]\nurl = {:?}\ntrust = \"always\"\n{within}", half.url());
+    let sections = [
+        crate::process::UNHURRIED.to_owned(),
+        fault.section("good", &within),
+        fault.section("bad", &within),
+        half,
+    ];
+    std::fs::write(lab.home().join("portcullis.toml"), sections.join("\n"))?;
+    let hub = Hub::start(&lab)?;
+    let tool = match called {
+        Called::AnotherOne => "good_echo",
+        Called::TheSame => "bad_echo",
+    };
+    let mut good = hub.caller()?;
+    for tool in ["good_echo", "bad_echo", "half_echo"] {
+        until(&format!("`{tool}` answers"), || Ok(good.lists(tool)?.then_some(())))?;
+    }
+    // Each is called once before anything counts.
+    window(&mut good, tool)?;
+    let mut seen = Seen { memory_before_kb: settled(&hub)?, ..Seen::default() };
+    seen.beside = faults.iter().map(|fault| (*fault, Beside::default())).collect();
+    for _ in 0..rounds {
+        for (fault, beside) in &mut seen.beside {
+            if *fault == Fault::Crash {
+                pause(GOOD_AFTER);
+            }
+            let without = window(&mut good, tool)?;
+            let (with, late) = disturbed(&hub, *fault, &mut good, tool)?;
+            beside.p99.push(with / without);
+            beside.late = beside.late.max(late);
+            let began = Instant::now();
+            until("the server that misbehaved answers again", || Ok(good.echoes("bad_echo")?.then_some(())))?;
+            if *fault == Fault::Crash {
+                seen.reconnected.push(began.elapsed());
+            }
+        }
+    }
+    seen.memory_after_kb = settled(&hub)?;
+    let started = hub.descendants();
+    seen.started = started.len();
+    hub.end()?;
+    let began = Instant::now();
+    while started.iter().any(|id| is_running(*id)) && began.elapsed() < SETTLE {
+        pause(LOOK_EVERY);
+    }
+    seen.left = started.into_iter().filter(|id| is_running(*id)).count();
+    Ok(seen)
+}
+
+/// A server over HTTP that says hello and lists, but whose answer to a call never comes to its end.
+fn half_open(request: &Request) -> Does {
+    match request.asks() {
+        "tools/call" => Does::Hangs(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n".to_vec()),
+        _ => request.usual(),
+    }
+}
+
+/// Calls a tool for one window, and returns the 99th percentile in seconds.
+fn window(caller: &mut Caller, tool: &str) -> Result<f64> {
+    let (began, mut took) = (Instant::now(), Vec::new());
+    while began.elapsed() < WINDOW {
+        let started = Instant::now();
+        if !caller.echoes(tool)? && tool == "good_echo" {
+            bail!("`{tool}` did not answer as it should");
+        }
+        took.push(started.elapsed());
+    }
+    took.sort_unstable();
+    let at = took.len() * 99 / 100;
+    Ok(took.get(at).or(took.last()).context("no call")?.as_secs_f64())
+}
+
+/// The same while something goes wrong elsewhere. Returns also how much longer than agreed a call took there.
+fn disturbed(hub: &Hub, fault: Fault, good: &mut Caller, tool: &str) -> Result<(f64, Duration)> {
+    std::thread::scope(|scope| {
+        let disturbers: Vec<_> = fault
+            .calls()
+            .into_iter()
+            .map(|(tool, arguments)| {
+                scope.spawn(move || {
+                    let (mut caller, began) = (hub.caller()?, Instant::now());
+                    let mut longest = Duration::ZERO;
+                    for _ in 0..fault.repeats() {
+                        let started = Instant::now();
+                        caller.call(tool, &arguments)?;
+                        longest = longest.max(started.elapsed());
+                        if began.elapsed() > WINDOW {
+                            break;
+                        }
+                    }
+                    anyhow::Ok(longest)
+                })
+            })
+            .collect();
+        let p99 = window(good, tool)?;
+        let mut late = Duration::ZERO;
+        for disturber in disturbers {
+            let longest = disturber.join().map_err(|_| anyhow::anyhow!("a caller panicked"))??;
+            late = late.max(longest.saturating_sub(TIMEOUT));
+        }
+        Ok((p99, late))
+    })
+}
+
+fn settled(hub: &Hub) -> Result<u64> {
+    pause(SETTLE);
+    hub.rss_kb()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if began.elapsed() > PATIENCE {
+            bail!("{what}: not within {} s", PATIENCE.as_secs());
+        }
+        pause(LOOK_EVERY);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no runtime's thread is blocked by this")]
+fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// The program, serving HTTP.
+struct Hub {
+    child: Child,
+    address: std::net::SocketAddr,
+    token: String,
+    /// Held open, so that the hub always has someone to print to.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Hub {
+    fn start(lab: &Lab) -> Result<Hub> {
+        let mut command = lab.command::<&str>(&[], &["serve", "--json"]);
+        command.env("MCP_HTTP_PORT", "0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let mut stdout = BufReader::new(child.stdout.take().context("no standard output")?);
+        let greeting = serde_json::Deserializer::from_reader(&mut stdout).into_iter::<Value>().next();
+        let greeting = greeting.context("the hub ended before it was ready")??;
+        let text = |key: &str| greeting[key].as_str().map(str::to_owned).context("no address or token");
+        let (url, token) = (text("url")?, text("token")?);
+        let address = url.trim_start_matches("http://").trim_end_matches("/mcp").parse()?;
+        Ok(Hub { child, address, token, _stdout: stdout })
+    }
+
+    fn caller(&self) -> Result<Caller> {
+        Caller::connect(self.address, &self.token)
+    }
+
+    fn rss_kb(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    fn descendants(&self) -> Vec<u32> {
+        descendants(self.child.id())
+    }
+
+    fn end(mut self) -> Result<()> {
+        if let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(id, Signal::TERM)?;
+        }
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // One that has ended already is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns the children of a process, theirs, and so on.
+fn descendants(id: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
+fn is_running(id: u32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}

@@ -1,0 +1,169 @@
+//! `cargo xtask upstreams`: real servers from the registries behind the built program.
+//!
+//! All of them stand behind one hub at the same time. Each has to be connected, to list its tools, and to do something
+//! whose result can be checked; when the hub has ended, nothing that it started may still run. Then OpenCode calls one
+//! of them through the hub, where the scripted model that it needs is at hand.
+
+mod opencode;
+mod page;
+mod servers;
+mod talk;
+
+use crate::hub::{self, Hub};
+use crate::layout::Layout;
+use crate::node::renew;
+use crate::run::{self, Told};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use servers::Server;
+use std::time::{Duration, Instant};
+
+/// How long all servers together may take to be connected. A cold interpreter takes seconds.
+const CONNECTED_LIMIT: Duration = Duration::from_secs(60);
+/// How long what the hub started may take to be gone after it.
+const GONE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs every server and every check, and returns whether all was well.
+pub(crate) fn run(layout: &Layout) -> Result<bool> {
+    let page = page::Page::open()?;
+    let mut world = servers::install(layout, &page)?;
+    steps::build(layout)?;
+    let home = layout.work("upstreams");
+    renew(&home)?;
+    let servers = world.prepare(layout, &home)?;
+    let written: String = servers.iter().map(Server::section).collect();
+    std::fs::write(home.join("portcullis.toml"), written)?;
+    let hub = Hub::start(layout, home, "upstreams-hub")?;
+    let mut checks = Checks::default();
+    let began = Instant::now();
+    wait_until_connected(layout, &hub)?;
+    println!("{} servers in {:.1} s", servers.len(), began.elapsed().as_secs_f32());
+    for server in &servers {
+        checks.note(&format!("{}: is connected", server.name), stands(layout, &hub, server));
+        for check in &server.checks {
+            let what = format!("{}: {}", server.name, check.what);
+            checks.note(&what, check.make(&hub, server));
+        }
+    }
+    for skipped in &world.skipped {
+        println!("skipped {skipped}");
+    }
+    opencode::run(layout, &hub, &mut checks)?;
+    let started = hub.process.descendants();
+    checks.note("Something runs that the hub has started", told(!started.is_empty(), "nothing"));
+    let ended = hub.process.end(Told::BySignal)?;
+    checks.note("The hub ends when it is told to", told(ended.passed(), &ended.to_string()));
+    checks.note("Nothing is left running", gone(&started));
+    checks.end()
+}
+
+/// What was checked.
+#[derive(Default)]
+pub(crate) struct Checks {
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Checks {
+    fn note(&mut self, what: &str, outcome: Result<()>) {
+        match outcome {
+            Ok(()) => {
+                println!("ok     {what}");
+                self.passed += 1;
+            }
+            Err(error) => {
+                println!("FAILED {what}: {error:#}");
+                self.failed.push(what.to_owned());
+            }
+        }
+    }
+
+    fn end(self) -> Result<bool> {
+        println!("\n{} checks passed, {} failed", self.passed, self.failed.len());
+        self.failed.iter().for_each(|what| println!("FAILED {what}"));
+        Ok(self.failed.is_empty() && self.passed > 0)
+    }
+}
+
+fn told(good: bool, otherwise: &str) -> Result<()> {
+    if good { Ok(()) } else { bail!("{otherwise}") }
+}
+
+/// Returns what `mcp status` says of all servers.
+fn statuses(layout: &Layout, hub: &Hub) -> Result<Vec<Value>> {
+    let output = hub::portcullis(layout, &hub.home).args(["mcp", "status", "--json"]).output()?;
+    let status: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("`mcp status`: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(status["servers"].as_array().cloned().unwrap_or_default())
+}
+
+/// Waits until all servers are connected. One that is not after the limit is told by its check.
+fn wait_until_connected(layout: &Layout, hub: &Hub) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let statuses = statuses(layout, hub)?;
+        let is_connected = |status: &Value| status["status"] == "connected";
+        if statuses.iter().all(is_connected) || began.elapsed() > CONNECTED_LIMIT {
+            return Ok(());
+        }
+        run::pause();
+    }
+}
+
+fn stands(layout: &Layout, hub: &Hub, server: &Server) -> Result<()> {
+    let statuses = statuses(layout, hub)?;
+    let status = statuses.iter().find(|status| status["name"] == server.name).context("no such server")?;
+    if status["status"] != "connected" || status["tools"].as_u64() == Some(0) {
+        bail!("{status}");
+    }
+    match server.revision {
+        Some(revision) if status["revision"] != revision => bail!("not {revision}: {status}"),
+        _ => Ok(()),
+    }
+}
+
+/// Waits a moment until none of these processes runs.
+fn gone(ids: &[u32]) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let left: Vec<u32> = ids.iter().copied().filter(|id| run::is_running(*id)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if began.elapsed() > GONE_LIMIT {
+            let names =
+                left.iter().map(|id| std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default());
+            bail!(
+                "{} processes: {}",
+                left.len(),
+                names.map(|name| name.trim().to_owned()).collect::<Vec<_>>().join(", ")
+            );
+        }
+        run::pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_still_runs_is_found() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let error = gone(&[child.id()]).unwrap_err().to_string();
+        assert_eq!(error, "1 processes: sleep");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        gone(&[child.id()]).unwrap();
+    }
+
+    #[test]
+    fn one_failed_check_fails_all_and_none_is_no_success() {
+        let mut checks = Checks::default();
+        checks.note("good", Ok(()));
+        checks.note("bad", Err(anyhow::anyhow!("why")));
+        assert!(!checks.end().unwrap());
+        assert!(!Checks::default().end().unwrap());
+    }
+}
