@@ -48,8 +48,10 @@ How each figure is taken:
   the answer to the first search. Searches go over HTTP through every guard, by turns with `rg -i -l` for the same words in the same
   folder; the median of the quotients is shown. Edits are made by writing the file. The memory is `VmRSS` beyond that of a hub
   without a vault.
-- **Other servers**: a tiny server, as bare as it can be and on one thread, echoes a sentence; it is started on stdio, or reached over
-  HTTP. Before it stand by turns the hub, `mcp-proxy` 0.6.0 from crates.io, 6.7.19 from npm and 0.13.0 from PyPI (these two only on
+- **Other servers**: a tiny server echoes a sentence; it is started on stdio, or reached over HTTP. It runs under Node, as most
+  servers do, and does as little there as can be done; `bench-load upstream` without `tiny=` has one in Rust, whose calls
+  cost less than the way through anything that stands in between.
+  Before it stand by turns the hub, `mcp-proxy` 0.6.0 from crates.io, 6.7.19 from npm and 0.13.0 from PyPI (these two only on
   stdio, which is what they are for), and nobody. The hub has every guard on but the rate limit raised: a token is asked for, the
   server's definitions were looked at and are pinned, its tools are declared to read, every call is recorded. The others are set up
   as their documentation shows it for one server, with no middleware, no token and no record, and with their logs

@@ -54,7 +54,7 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
     checks.note("Something runs that the hub has started", told(!started.is_empty(), "nothing"));
     let ended = hub.process.end(Told::BySignal)?;
     checks.note("The hub ends when it is told to", told(ended.passed(), &ended.to_string()));
-    checks.note("Nothing is left running", gone(&started));
+    checks.note("Nothing is left running", gone(&started, GONE_LIMIT));
     checks.end()
 }
 
@@ -124,14 +124,14 @@ fn stands(layout: &Layout, hub: &Hub, server: &Server) -> Result<()> {
 }
 
 /// Waits a moment until none of these processes runs.
-fn gone(ids: &[u32]) -> Result<()> {
+fn gone(ids: &[u32], limit: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
         let left: Vec<u32> = ids.iter().copied().filter(|id| run::is_running(*id)).collect();
         if left.is_empty() {
             return Ok(());
         }
-        if began.elapsed() > GONE_LIMIT {
+        if began.elapsed() > limit {
             let names =
                 left.iter().map(|id| std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default());
             bail!(
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn what_still_runs_is_found() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let error = gone(&[child.id()]).unwrap_err().to_string();
+        let error = gone(&[child.id()], Duration::ZERO).unwrap_err().to_string();
         assert_eq!(error, "1 processes: sleep");
         child.kill().unwrap();
         child.wait().unwrap();
-        gone(&[child.id()]).unwrap();
+        gone(&[child.id()], Duration::ZERO).unwrap();
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Pages of a list.
 //!
 //! A cursor stands for the last item of its page, not for a number, so that items which come and go in between
-//! neither repeat others nor hide them. It does not hold the item's name, which may be more than a client is told.
+//! neither repeat others nor hide them. It does not hold the item's name, which may be more than a client is told. The
+//! number beside it only says where to look first: to make a mark takes longer than to write an item.
 
 use portcullis_wire::RpcError;
 
 /// How many items one page holds. Most hubs fit on one page, and a page stays well under a megabyte.
 const PAGE_ITEMS: usize = 250;
+
+/// Stands between a mark and the number of its item.
+const HINT: char = '.';
 
 /// One page, and the cursor of the next.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,11 +30,14 @@ pub(crate) fn page<'a, T>(
         None => 0,
         Some(cursor) => {
             let stale = || RpcError::invalid_params("`cursor` is not valid any more; list again without it");
-            items.iter().position(|item| mark(name(item)) == cursor).ok_or_else(stale)? + 1
+            let (wanted, hint) = cursor.rsplit_once(HINT).ok_or_else(stale)?;
+            let is_it = |item: &T| mark(name(item)) == wanted;
+            let hinted = hint.parse().ok().filter(|at| items.get(*at).is_some_and(is_it));
+            hinted.or_else(|| items.iter().position(is_it)).ok_or_else(stale)? + 1
         }
     };
     let end = (start + PAGE_ITEMS).min(items.len());
-    let next = (end < items.len()).then(|| mark(name(&items[end - 1])));
+    let next = (end < items.len()).then(|| format!("{}{HINT}{}", mark(name(&items[end - 1])), end - 1));
     Ok(Page { items: &items[start..end], next })
 }
 
@@ -58,9 +65,36 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_and_goes_in_between_repeats_nothing_and_hides_nothing() {
+        let mut items: Vec<String> = (0..PAGE_ITEMS * 2).map(|n| format!("item {n}")).collect();
+        let next = page(&items, None, String::as_str, mark).unwrap().next.unwrap();
+        let second = items[PAGE_ITEMS..].to_vec();
+        for (at, name) in [(0, "new at the front"), (PAGE_ITEMS / 2, "new in the middle")] {
+            items.insert(at, name.to_owned());
+            assert_eq!(page(&items, Some(&next), String::as_str, mark).unwrap().items, second);
+        }
+        items.drain(..PAGE_ITEMS / 2);
+        assert_eq!(page(&items, Some(&next), String::as_str, mark).unwrap().items, second);
+    }
+
+    #[test]
+    fn only_the_last_item_of_the_page_before_is_looked_at() {
+        let items: Vec<String> = (0..PAGE_ITEMS * 4).map(|n| format!("item {n}")).collect();
+        let made = std::cell::Cell::new(0);
+        let counted = |name: &str| {
+            made.set(made.get() + 1);
+            mark(name)
+        };
+        let first = page(&items, None, String::as_str, counted).unwrap();
+        let second = page(&items, first.next.as_deref(), String::as_str, counted).unwrap();
+        let third = page(&items, second.next.as_deref(), String::as_str, counted).unwrap();
+        assert_eq!((third.items.len(), made.get()), (PAGE_ITEMS, 5));
+    }
+
+    #[test]
     fn a_cursor_of_nobody_is_refused() {
         let items = ["a".to_owned()];
-        for cursor in ["", "!!!", "b"] {
+        for cursor in ["", "!!!", "b", "b.0", ".", "b.x", "b.99999999999999999999"] {
             assert!(page(&items, Some(cursor), String::as_str, mark).is_err(), "{cursor}");
         }
     }

@@ -14,7 +14,9 @@ pub(super) fn install(layout: &Layout) -> Result<Vec<String>> {
     let npm = Node::packages(layout, "peers", "`mcp-proxy` from npm")?;
     let python = python::install(layout, "proxy")?;
     let (node, script) = (node.program(), npm.module("mcp-proxy/dist/bin/mcp-proxy.mjs"));
+    let tiny = layout.root.join("crates/testkit/src/bench/tiny.mjs");
     Ok(vec![
+        format!("tiny={}:{}", node.display(), tiny.display()),
         format!("rust={}", cargo_install(layout)?),
         format!("npm={}:{}", node.display(), script.display()),
         format!("pypi={}", python.with_file_name("mcp-proxy").display()),

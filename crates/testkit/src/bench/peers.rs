@@ -6,7 +6,6 @@
 use crate::http::{Place, header};
 use crate::hub::{CONFIG, Hub, Process, spawn};
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -39,25 +38,44 @@ impl Kind {
 
 /// The tiny server, as others start or reach it.
 pub(crate) struct Tiny {
-    pub(crate) program: PathBuf,
+    program: PathBuf,
+    /// What stands before its own arguments: a script, under Node.
+    script: Option<String>,
     /// The one over HTTP.
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
     _stdout: BufReader<ChildStdout>,
 }
 
-pub(crate) const TINY_STDIO: [&str; 2] = ["tiny", "stdio"];
-
 impl Tiny {
-    pub(crate) fn start() -> Result<Tiny> {
-        let program = std::env::current_exe()?;
+    /// Starts the one that is part of this program, or `NODE:SCRIPT`.
+    pub(crate) fn start(words: Option<&str>) -> Result<Tiny> {
+        let (program, script) = match words {
+            Some(words) => {
+                let (node, script) = words.split_once(':').context("expected NODE:SCRIPT")?;
+                (PathBuf::from(node), Some(script.to_owned()))
+            }
+            None => (std::env::current_exe()?, None),
+        };
         let mut command = Command::new(&program);
-        command.args(["tiny", "http"]);
+        command.args(&script).args(["tiny", "http"]);
         let (process, mut stdout) = spawn(command)?;
         let mut address = String::new();
         stdout.read_line(&mut address)?;
         let address = address.trim().parse().context("the tiny server did not start")?;
-        Ok(Tiny { program, process, address, _stdout: stdout })
+        Ok(Tiny { program, script, process, address, _stdout: stdout })
+    }
+
+    /// Returns the arguments with which it serves on its standard streams.
+    fn stdio_args(&self) -> Vec<&str> {
+        self.script.as_deref().into_iter().chain(["tiny", "stdio"]).collect()
+    }
+
+    /// Returns the command that serves so.
+    pub(crate) fn stdio(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.stdio_args());
+        command
     }
 
     fn url(&self) -> String {
@@ -91,7 +109,7 @@ impl Door {
         let folder = tempfile::tempdir().context("no temporary folder")?;
         let home = folder.path();
         let reached = match kind {
-            Kind::Stdio => format!("command = {:?}\nargs = {TINY_STDIO:?}", tiny.program),
+            Kind::Stdio => format!("command = {:?}\nargs = {:?}", tiny.program, tiny.stdio_args()),
             Kind::Http => format!("url = {:?}", tiny.url()),
         };
         let config = format!("{CONFIG}\n[mcp.tiny]\n{reached}\neffects = {{ \"*\" = \"read\" }}\n");
@@ -114,7 +132,7 @@ impl Door {
         let port = free_port()?;
         let reached = match kind {
             Kind::Stdio => {
-                format!("transport = \"stdio\"\ncommand = {:?}\nargs = {TINY_STDIO:?}", tiny.program)
+                format!("transport = \"stdio\"\ncommand = {:?}\nargs = {:?}", tiny.program, tiny.stdio_args())
             }
             Kind::Http => format!("transport = \"http\"\nurl = {:?}", tiny.url()),
         };
@@ -135,7 +153,7 @@ impl Door {
         let port = free_port()?;
         let mut command = Command::new(node);
         command.arg(script).args(["--host", "127.0.0.1", "--port", &port.to_string(), "--"]);
-        command.arg(&tiny.program).args(TINY_STDIO);
+        command.arg(&tiny.program).args(tiny.stdio_args());
         Door::started(command, port, "/mcp", "", tempfile::tempdir()?)
     }
 
@@ -144,7 +162,7 @@ impl Door {
         let port = free_port()?;
         let mut command = Command::new(program);
         command.args(["--port", &port.to_string(), "--log-level", "WARNING", "--"]);
-        command.arg(&tiny.program).args(TINY_STDIO.map(OsString::from));
+        command.arg(&tiny.program).args(tiny.stdio_args());
         Door::started(command, port, "/mcp/", "", tempfile::tempdir()?)
     }
 

@@ -3,11 +3,11 @@
 use crate::drive::{Load, Measured};
 use crate::figure::{Figure, median};
 use crate::hub::{Process, spawn};
-use crate::peers::{Door, ECHOED, Kind, TINY_STDIO, Tiny, call};
+use crate::peers::{Door, ECHOED, Kind, Tiny, call};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The targets: beside the Rust peer, and beside the server alone over HTTP.
@@ -27,9 +27,11 @@ const COUNTED: usize = 20;
 /// How long the hub is left alone before its memory is looked at.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Whom the hub is compared with, as given on the command line: `rust=PROGRAM`, `npm=NODE:SCRIPT`, `pypi=PROGRAM`.
+/// Whom the hub is compared with, as given on the command line: `rust=PROGRAM`, `npm=NODE:SCRIPT`, `pypi=PROGRAM`. And
+/// `tiny=NODE:SCRIPT`, where the server behind all of them is another one than our own.
 #[derive(Default)]
 pub(crate) struct Peers<'a> {
+    tiny: Option<&'a str>,
     rust: Option<&'a str>,
     npm: Option<&'a str>,
     pypi: Option<&'a str>,
@@ -40,10 +42,11 @@ impl<'a> Peers<'a> {
         let mut peers = Peers::default();
         for word in words {
             match word.split_once('=') {
+                Some(("tiny", words)) => peers.tiny = Some(words),
                 Some(("rust", program)) => peers.rust = Some(program),
                 Some(("npm", words)) => peers.npm = Some(words),
                 Some(("pypi", program)) => peers.pypi = Some(program),
-                _ => bail!("`{word}`: expected rust=PROGRAM, npm=NODE:SCRIPT or pypi=PROGRAM"),
+                _ => bail!("`{word}`: expected rust=PROGRAM, npm=, tiny=NODE:SCRIPT or pypi=PROGRAM"),
             }
         }
         Ok(peers)
@@ -94,7 +97,7 @@ impl Side {
 }
 
 pub(crate) async fn measure(portcullis: &Path, peers: &Peers<'_>) -> Result<Vec<Figure>> {
-    let tiny = Tiny::start()?;
+    let tiny = Tiny::start(peers.tiny)?;
     let mut sides = vec![Side::new(Who::Bare, Kind::Http, Door::bare(&tiny)?)];
     for kind in Kind::ALL {
         let hub = Door::hub(portcullis, &tiny, kind).context("the hub")?;
@@ -219,8 +222,8 @@ fn counted(side: &Side) -> Result<Figure> {
 
 /// Calls the tiny server on its own pipes.
 fn directly(tiny: &Tiny, measured: &mut Measured, turn: Duration) -> Result<()> {
-    let mut command = Command::new(&tiny.program);
-    command.args(TINY_STDIO).stdin(Stdio::piped());
+    let mut command = tiny.stdio();
+    command.stdin(Stdio::piped());
     let (mut process, mut stdout) = spawn(command)?;
     let mut stdin = process.0.stdin.take().context("no standard input")?;
     let line = call(1, "echo", &format!(r#"{{"text":"{ECHOED}"}}"#)) + "\n";

@@ -3,8 +3,8 @@
 //! `bench-load run PORTCULLIS` prints one line per figure: what, measured, target and verdict, with tabs between.
 //! `bench-load echo` and `constant TEXT_BYTES` are what the hub is compared with, processes of their own as the hub is.
 //! `bench-load gate`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
-//! `bench-load upstream PORTCULLIS [rust=PROGRAM] [npm=NODE:SCRIPT] [pypi=PROGRAM]` calls another server through the hub and
-//! through others of its kind; `bench-load tiny stdio` and `tiny http` are that server.
+//! `bench-load upstream PORTCULLIS [rust=PROGRAM] [npm=NODE:SCRIPT] [pypi=PROGRAM] [tiny=NODE:SCRIPT]` calls another server
+//! through the hub and through others of its kind; `bench-load tiny stdio` and `tiny http` are that server, unless it is told.
 //! `bench-load compare PORTCULLIS…` loads several builds by turns.
 //! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
 

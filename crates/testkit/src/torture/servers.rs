@@ -166,14 +166,11 @@ pub fn run(program: &Path, fault: &Program, rounds: u64, faults: &[Fault], calle
                 pause(GOOD_AFTER);
             }
             let without = window(&mut good, tool)?;
-            let (with, late) = disturbed(&hub, *fault, &mut good, tool)?;
-            beside.p99.push(with / without);
-            beside.late = beside.late.max(late);
-            let began = Instant::now();
+            let with = disturbed(&hub, *fault, &mut good, tool)?;
+            beside.p99.push(with.p99 / without);
+            beside.late = beside.late.max(with.late);
+            seen.reconnected.extend(with.reconnected);
             until("the server that misbehaved answers again", || Ok(good.echoes("bad_echo")?.then_some(())))?;
-            if *fault == Fault::Crash {
-                seen.reconnected.push(began.elapsed());
-            }
         }
     }
     seen.memory_after_kb = settled(&hub)?;
@@ -211,36 +208,52 @@ fn window(caller: &mut Caller, tool: &str) -> Result<f64> {
     Ok(took.get(at).or(took.last()).context("no call")?.as_secs_f64())
 }
 
-/// The same while something goes wrong elsewhere. Returns also how much longer than agreed a call took there.
-fn disturbed(hub: &Hub, fault: Fault, good: &mut Caller, tool: &str) -> Result<(f64, Duration)> {
+/// What a window was like in which something went wrong elsewhere.
+#[derive(Default)]
+struct Disturbed {
+    p99: f64,
+    /// How much longer than agreed a call took there.
+    late: Duration,
+    /// From the end of a server until it answered again.
+    reconnected: Option<Duration>,
+}
+
+fn disturbed(hub: &Hub, fault: Fault, good: &mut Caller, tool: &str) -> Result<Disturbed> {
     std::thread::scope(|scope| {
         let disturbers: Vec<_> = fault
             .calls()
             .into_iter()
-            .map(|(tool, arguments)| {
-                scope.spawn(move || {
-                    let (mut caller, began) = (hub.caller()?, Instant::now());
-                    let mut longest = Duration::ZERO;
-                    for _ in 0..fault.repeats() {
-                        let started = Instant::now();
-                        caller.call(tool, &arguments)?;
-                        longest = longest.max(started.elapsed());
-                        if began.elapsed() > WINDOW {
-                            break;
-                        }
-                    }
-                    anyhow::Ok(longest)
-                })
-            })
+            .map(|(tool, arguments)| scope.spawn(move || disturb(hub, fault, tool, &arguments)))
             .collect();
-        let p99 = window(good, tool)?;
-        let mut late = Duration::ZERO;
+        let mut seen = Disturbed { p99: window(good, tool)?, ..Disturbed::default() };
         for disturber in disturbers {
-            let longest = disturber.join().map_err(|_| anyhow::anyhow!("a caller panicked"))??;
-            late = late.max(longest.saturating_sub(TIMEOUT));
+            let (late, reconnected) =
+                disturber.join().map_err(|_| anyhow::anyhow!("a caller panicked"))??;
+            seen.late = seen.late.max(late);
+            seen.reconnected = seen.reconnected.or(reconnected);
         }
-        Ok((p99, late))
+        Ok(seen)
     })
+}
+
+/// Calls what goes wrong. Returns how late a call ended, and how long it took until a server that crashed was back.
+fn disturb(hub: &Hub, fault: Fault, tool: &str, arguments: &Value) -> Result<(Duration, Option<Duration>)> {
+    let (mut caller, began) = (hub.caller()?, Instant::now());
+    let mut late = Duration::ZERO;
+    for _ in 0..fault.repeats() {
+        let started = Instant::now();
+        caller.call(tool, arguments)?;
+        late = late.max(started.elapsed().saturating_sub(TIMEOUT));
+        if began.elapsed() > WINDOW {
+            break;
+        }
+    }
+    if tool != "bad_crash" {
+        return Ok((late, None));
+    }
+    let ended = Instant::now();
+    until("the server that crashed answers again", || Ok(caller.echoes("bad_echo")?.then_some(())))?;
+    Ok((late, Some(ended.elapsed())))
 }
 
 fn settled(hub: &Hub) -> Result<u64> {
