@@ -68,7 +68,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
     let bound = Bound { address, allowed };
 
-    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone()));
+    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), None));
     let serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
     let grace = config.limits.shutdown_grace;
     let greeting = Greeting { home: &home, config_path: path.as_deref(), url: super::url_of(address), token };
