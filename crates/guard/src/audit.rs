@@ -19,19 +19,23 @@ mod lines;
 mod preview;
 mod read;
 mod record;
+mod search;
 mod sink;
 mod verify;
 mod writer;
 
 pub use chain::KeyError;
 pub use read::{Follow, each_line, last_lines};
+pub use search::{AuditQuery, Found, search, story};
 pub use verify::{Fault, Verified, VerifyError, verify};
 
 use crate::ending::Ending;
+use crate::live::{LiveCall, LiveCalls};
 use crate::redact::Redactor;
 use journal::Journal;
 use portcullis_core::{BoxFuture, Call, CallId, Clock, Layer, Next, Outcome, Output, ToolError};
-use record::{Record, Subject};
+use record::Record;
+pub(crate) use record::Subject;
 use sink::FileSink;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,18 +112,25 @@ pub(crate) struct Audit {
     handle: AuditHandle,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
+    live: LiveCalls,
 }
 
 impl Audit {
-    pub(crate) fn new(handle: AuditHandle, clock: Arc<dyn Clock>, redactor: Redactor) -> Audit {
-        Audit { handle, clock, redactor }
+    pub(crate) fn new(
+        handle: AuditHandle,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+        live: LiveCalls,
+    ) -> Audit {
+        Audit { handle, clock, redactor, live }
     }
 
     async fn begin(&self, call: &Call) -> OpenRecord<'_> {
         let subject = Arc::new(Subject::of(call, &self.redactor));
-        let record = Record::Begin { at: self.clock.now(), subject: subject.clone() };
-        self.handle.journal.begin(record).await;
-        OpenRecord { audit: self, subject, started: Instant::now(), got: None }
+        let at = self.clock.now();
+        self.handle.journal.begin(Record::Begin { at, subject: subject.clone() }).await;
+        let live = self.live.opened(at, subject.clone());
+        OpenRecord { audit: self, subject, live, started: Instant::now(), got: None }
     }
 }
 
@@ -146,6 +157,7 @@ fn bytes_of(outcome: &Outcome) -> usize {
 struct OpenRecord<'a> {
     audit: &'a Audit,
     subject: Arc<Subject>,
+    live: Arc<LiveCall>,
     started: Instant,
     got: Option<(Ending, usize)>,
 }
@@ -153,13 +165,10 @@ struct OpenRecord<'a> {
 impl Drop for OpenRecord<'_> {
     fn drop(&mut self) {
         let (ending, bytes) = self.got.unwrap_or_else(|| (Ending::without_outcome(), 0));
-        self.audit.handle.journal.end(Record::End {
-            at: self.audit.clock.now(),
-            subject: self.subject.clone(),
-            ending,
-            bytes,
-            duration: self.started.elapsed(),
-        });
+        let (at, duration) = (self.audit.clock.now(), self.started.elapsed());
+        let subject = self.subject.clone();
+        self.audit.handle.journal.end(Record::End { at, subject, ending, bytes, duration });
+        self.audit.live.closed(&self.live, at, ending, bytes, duration);
     }
 }
 

@@ -19,7 +19,12 @@ fn settings(dir: &Path) -> AuditSettings {
 fn open(settings: &AuditSettings) -> (Gate, AuditHandle) {
     let handle = AuditHandle::open(settings.clone(), Arc::new(StoppedClock)).unwrap();
     let secret = ("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()));
-    let audit = Audit::new(handle.clone(), Arc::new(StoppedClock), Redactor::new(&[secret]).ok().unwrap());
+    let audit = Audit::new(
+        handle.clone(),
+        Arc::new(StoppedClock),
+        Redactor::new(&[secret]).ok().unwrap(),
+        crate::live::LiveCalls::default(),
+    );
     let (gate, _) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
     (gate, handle)
 }

@@ -88,7 +88,8 @@ fn seq_of(line: &str) -> u64 {
 
 fn audited(handle: AuditHandle) -> Setup {
     let redactor = Redactor::new(&[]).ok().unwrap();
-    let audit = Audit::new(handle.clone(), Arc::new(StoppedClock), redactor);
+    let audit =
+        Audit::new(handle.clone(), Arc::new(StoppedClock), redactor, crate::live::LiveCalls::default());
     let (gate, world) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
     Setup { gate, world, handle }
 }
@@ -167,7 +168,12 @@ async fn a_stranger_cannot_forge_a_line_nor_hide_a_secret_in_a_name() {
     let handle = AuditHandle::write_to(disk.clone(), Arc::new(StoppedClock)).unwrap();
     let secret = ("KEY".to_owned(), portcullis_core::Secret::new("hunter2-hunter2".to_owned()));
     let redactor = Redactor::new(&[secret]).ok().unwrap();
-    let (gate, _) = gate(vec![Box::new(Audit::new(handle.clone(), Arc::new(StoppedClock), redactor))]);
+    let (gate, _) = gate(vec![Box::new(Audit::new(
+        handle.clone(),
+        Arc::new(StoppedClock),
+        redactor,
+        crate::live::LiveCalls::default(),
+    ))]);
     let _ = gate.call(call("x\n[\"seq\":1,\"phase\":\"end\"]hunter2-hunter2")).await;
     handle.flush().await.unwrap();
     let lines = disk.lines();
@@ -234,7 +240,8 @@ async fn a_broken_disk_stops_what_acts_and_nothing_else() {
     // Without `commit` the call acts, and nobody can say so afterwards.
     disk.set_broken(true);
     let redactor = Redactor::new(&[]).ok().unwrap();
-    let audit = Audit::new(setup.handle.clone(), Arc::new(StoppedClock), redactor);
+    let audit =
+        Audit::new(setup.handle.clone(), Arc::new(StoppedClock), redactor, crate::live::LiveCalls::default());
     let (bare, world) = gate(vec![Box::new(audit)]);
     assert!(bare.call(call("stub_write")).await.is_ok());
     assert_eq!(world.acted(), 1);

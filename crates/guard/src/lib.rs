@@ -10,6 +10,7 @@ mod authorize;
 mod commit;
 mod contain;
 mod ending;
+mod live;
 mod metrics;
 mod policy;
 mod rate;
@@ -22,6 +23,7 @@ mod validate;
 pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::Authorize;
+pub use live::{LiveCall, LiveCalls, LiveEnd, LiveEvent, MinuteCount};
 pub use metrics::{Metrics, ServerNumbers};
 pub use policy::{
     Days, Explanation, Hours, Part, Policy, Rule, Verdict, When, announce_windows, default_for,

@@ -5,6 +5,7 @@ use crate::audit::{Audit, AuditHandle, AuditSettings};
 use crate::authorize::Authorize;
 use crate::commit::Commit;
 use crate::contain::Contain;
+use crate::live::LiveCalls;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
 use crate::rate::{Rate, RateSettings};
@@ -46,6 +47,7 @@ pub struct Handles {
     pub rate: Rate,
     pub redactor: Redactor,
     pub approvals: ApprovalDesk,
+    pub live: LiveCalls,
 }
 
 impl Handles {
@@ -66,14 +68,14 @@ pub fn stack(
     let redactor = Redactor::new(&settings.secrets)?;
     let audit = AuditHandle::open(settings.audit, clock.clone()).map_err(GuardError::Audit)?;
     let approvals = ApprovalDesk::open(&settings.approvals_dir, settings.approval_times, clock.clone());
-    let metrics = Metrics::new();
+    let (metrics, live) = (Metrics::new(), LiveCalls::default());
     let rate = Rate::new(settings.rate, metrics.clone());
     let policy = Authorize::new(settings.policy, clock.clone());
     let gate = Gate::new(
         registry,
         vec![
             // Outermost: a refused call is still a recorded call, and the record holds what the caller really got.
-            Box::new(Audit::new(audit.clone(), clock, redactor.clone())),
+            Box::new(Audit::new(audit.clone(), clock, redactor.clone(), live.clone())),
             // Counts every ending, refusals and timeouts included. Only the record is further out.
             Box::new(metrics.clone()),
             // Everything below may hold secrets, nothing above may. Errors of all guards below pass here too.
@@ -93,7 +95,7 @@ pub fn stack(
             Box::new(Approve::new(approvals.clone(), policy.clone(), redactor.clone())),
         ],
     );
-    Ok((gate, Handles { metrics, audit, policy, rate, redactor, approvals }))
+    Ok((gate, Handles { metrics, audit, policy, rate, redactor, approvals, live }))
 }
 
 #[cfg(test)]

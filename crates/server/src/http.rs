@@ -28,6 +28,7 @@ use hyper_util::service::TowerToHyperService;
 use pace::{Connected, HeadersTimer, Paced, Times};
 use portcullis_core::Limit;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -53,6 +54,33 @@ pub(crate) struct App {
 /// The allowed values of `Host` and `Origin`, which a changed configuration replaces.
 pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 
+/// Pages beside MCP that are for people. They have their own idea of who may come: nothing here asks for a token, and
+/// none of their requests reaches a client's routes.
+#[derive(Clone)]
+pub struct Beside {
+    /// What their paths begin with, each a whole part: `/admin`, and not `/administrator`.
+    pub under: &'static [&'static str],
+    pub routes: Router,
+}
+
+/// Where a request for [`Beside`] comes from: the other end of the connection, whatever its headers say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CameFrom(pub IpAddr);
+
+impl Beside {
+    fn owns(&self, path: &str) -> bool {
+        let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        self.under.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(is_below))
+    }
+}
+
+/// The same, ready to be asked.
+#[derive(Clone)]
+struct BesideService {
+    beside: Beside,
+    service: TowerToHyperService<Router>,
+}
+
 /// Where every request of one connection arrives.
 ///
 /// Each connection has its own, because every request holds on to it: were there one for all, the processors would
@@ -60,13 +88,26 @@ pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 struct Front {
     app: App,
     routes: TowerToHyperService<Router>,
+    beside: Option<BesideService>,
     connected: Arc<Connected>,
+    from: IpAddr,
 }
 
 impl Front {
     /// Answers one request. The check of Host, Origin and token comes before every route.
     async fn answer(&self, mut request: Request) -> Response {
-        let client = match guard::check(&self.app, &self.connected.peer, &request) {
+        if let Err(refused) = guard::check_sender(&self.app, &request) {
+            return refused;
+        }
+        let beside = self.beside.as_ref().filter(|beside| beside.beside.owns(request.uri().path()));
+        if let Some(beside) = beside {
+            request.extensions_mut().insert(CameFrom(self.from));
+            return match beside.service.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+        }
+        let client = match guard::check_token(&self.app, &self.connected.peer, &request) {
             Ok(client) => client,
             Err(refused) => return refused,
         };
@@ -97,9 +138,13 @@ fn routes(app: App) -> Router {
 }
 
 /// Serves until the hub closes; then lets open requests finish.
-pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
+pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, beside: Option<Beside>) {
     let app = App { hub: hub.clone(), allowed };
     let routes = TowerToHyperService::new(routes(app.clone()));
+    let beside = beside.map(|beside| {
+        let service = TowerToHyperService::new(beside.routes.clone());
+        BesideService { beside, service }
+    });
     let HubLimits { headers_within, keep_alive, write_within, .. } = hub.limits;
     let times = Times { headers_within, keep_alive, write_within };
     let mut builder = http1::Builder::new();
@@ -140,8 +185,13 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed) {
             tracing::debug!(target: "http", %error, "no TCP_NODELAY");
         }
         let stream = TokioIo::new(Paced::new(stream, connected.clone()));
-        let front =
-            Arc::new(Front { app: app.clone(), routes: routes.clone(), connected: connected.clone() });
+        let front = Arc::new(Front {
+            app: app.clone(),
+            routes: routes.clone(),
+            beside: beside.clone(),
+            connected: connected.clone(),
+            from: address.ip(),
+        });
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let front = front.clone();
             async move { Ok::<_, Infallible>(front.answer(request.map(Body::new)).await) }

@@ -1,8 +1,9 @@
 //! State that outlives a process.
 //!
-//! Approvals, clients, pins, secrets, what servers offer and what is wanted of them, each in one file of its own that the
-//! hub and the command line share. The record of calls is kept by `guard::audit`.
+//! Administrators, approvals, clients, pins, secrets, what servers offer and what is wanted of them, each in one file of its own
+//! that the hub and the command line share. The record of calls is kept by `guard::audit`.
 
+pub mod admins;
 pub mod approvals;
 pub mod clients;
 mod kept;

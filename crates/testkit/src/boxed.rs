@@ -136,7 +136,7 @@ impl BoxedHub {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let address = listener.local_addr()?;
         let allowed = Arc::new(Arc::new(Allowed::new(address, &[], &[])).into());
-        let serving = portcullis_server::http::serve(self.hub.clone(), listener, allowed);
+        let serving = portcullis_server::http::serve(self.hub.clone(), listener, allowed, None);
         tokio::spawn(serving);
         Ok(address)
     }

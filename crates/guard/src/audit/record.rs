@@ -59,6 +59,42 @@ impl Subject {
     pub(crate) fn has_side_effects(&self) -> bool {
         self.effect.has_side_effects()
     }
+
+    pub(crate) fn client(&self) -> &str {
+        &self.client.name
+    }
+
+    pub(crate) fn origin(&self) -> &'static str {
+        self.origin.as_str()
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    pub(crate) fn target(&self) -> &str {
+        match &self.target {
+            TargetName::Tool(tool) => &tool.name,
+            TargetName::Text(text) => text,
+        }
+    }
+
+    pub(crate) fn effect(&self) -> &'static str {
+        self.effect.as_str()
+    }
+
+    pub(crate) fn preview(&self) -> &str {
+        &self.preview
+    }
+
+    /// What was decided by now, and by which rule.
+    pub(crate) fn decision(&self) -> Option<(&'static str, &str)> {
+        self.trail.decision.get().map(|decision| (decision.as_str(), decision.rule()))
+    }
+
+    pub(crate) fn approval(&self) -> Option<&str> {
+        self.trail.approval.get().map(String::as_str)
+    }
 }
 
 fn cut(text: &str) -> String {
@@ -157,12 +193,12 @@ impl Record {
                 (at, "begin", Some(subject.preview.as_str()), None)
             }
             Record::End { at, ending, bytes, duration, .. } => {
-                let decision = subject.trail.decision.get();
+                let decision = subject.decision();
                 let end = End {
                     begin: Some(subject.begin_seq.load(Ordering::Relaxed)).filter(|seq| *seq > 0),
-                    decision: decision.map(|decision| decision.as_str()),
-                    rule: decision.map(|decision| decision.rule()),
-                    approval: subject.trail.approval.get().map(String::as_str),
+                    decision: decision.map(|(decision, _)| decision),
+                    rule: decision.map(|(_, rule)| rule),
+                    approval: subject.approval(),
                     outcome: ending.as_str(),
                     bytes: *bytes,
                     duration_us: duration.as_micros(),
@@ -170,19 +206,15 @@ impl Record {
                 (at, "end", None, Some(end))
             }
         };
-        let target = match &subject.target {
-            TargetName::Tool(tool) => &tool.name,
-            TargetName::Text(text) => text,
-        };
         let line = Line {
             seq,
             time: time_text(*at),
             call: subject.call.get(),
             phase,
-            client: &subject.client.name,
-            origin: subject.origin.as_str(),
+            client: subject.client(),
+            origin: subject.origin(),
             kind: subject.kind,
-            target,
+            target: subject.target(),
             digest: key.conceal(&subject.digest),
             args,
             effect: subject.effect.as_str(),

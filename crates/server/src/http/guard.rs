@@ -67,8 +67,8 @@ fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     values.next().is_none().then_some(value)
 }
 
-/// The check before every route. Returns who asks; `None` where anyone may.
-pub(super) fn check(app: &App, peer: &Peer, request: &Request) -> Result<Option<Arc<Client>>, Response> {
+/// The first check before every route, whoever it is for: by which name we are called, and from which page.
+pub(super) fn check_sender(app: &App, request: &Request) -> Result<(), Response> {
     let headers = request.headers();
     let refused = |why: &'static str| Err(plain(StatusCode::FORBIDDEN, why));
     let allowed = app.allowed.load();
@@ -83,11 +83,20 @@ pub(super) fn check(app: &App, peer: &Peer, request: &Request) -> Result<Option<
     if !allowed.origin(headers) {
         return refused("this Origin may not call; see `http.allowed_origins`\n");
     }
+    Ok(())
+}
+
+/// The second check, before the routes of clients. Returns who asks; `None` where anyone may.
+pub(super) fn check_token(
+    app: &App,
+    peer: &Peer,
+    request: &Request,
+) -> Result<Option<Arc<Client>>, Response> {
     // Load balancers and supervisors ask these; they tell nothing that is private.
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
         return Ok(None);
     }
-    authenticate(app, peer, headers).map(Some)
+    authenticate(app, peer, request.headers()).map(Some)
 }
 
 /// Finds out who asks. A request that shows no token guesses nothing, so nothing is remembered of it.

@@ -1,0 +1,105 @@
+//! The OpenAPI document, made from the table of routes.
+
+use super::route::{Access, Input, Route, Work};
+use super::{ROOT, table};
+use crate::problem::Problem;
+use crate::sign_in::{COOKIE, CSRF_HEADER};
+use axum::http::Method;
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// Returns the document. It holds the routes of scripts too, which a hub without scripts does not have.
+pub fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
+    let problem = generator.subschema_for::<Problem>();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in table::routes() {
+        let operation = operation(&route, &mut generator, &problem);
+        let path = paths.entry(format!("{ROOT}{}", route.path)).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_ascii_lowercase()] = operation;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Portcullis admin API",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Everything the admin page does. Sign in first; what changes something also sends `x-csrf-token`, \
+                as `GET /api/v1/session` tells it.",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "security": [{ "session": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "session": { "type": "apiKey", "in": "cookie", "name": COOKIE } },
+            "schemas": generator.take_definitions(true),
+        },
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -> Value {
+    let mut parameters: Vec<Value> = in_path(route.path)
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    if route.method != Method::GET && route.access == Access::Session {
+        parameters.push(
+            json!({ "name": CSRF_HEADER, "in": "header", "required": true, "schema": { "type": "string" } }),
+        );
+    }
+    let mut body = None;
+    match &route.input {
+        Input::Query(schema) => parameters.extend(in_query(schema(generator), generator)),
+        Input::Body(schema) => {
+            let content = json!({ "application/json": { "schema": schema(generator) } });
+            body = Some(json!({ "required": true, "content": content }));
+        }
+    }
+    let kind = match route.work {
+        Work::Json(_) => "application/json",
+        Work::Events => "text/event-stream",
+    };
+    let output = (route.output)(generator);
+    let mut operation = json!({
+        "operationId": id(route),
+        "summary": route.what,
+        "parameters": parameters,
+        "responses": {
+            "200": { "description": "Done", "content": { kind: { "schema": output } } },
+            "default": {
+                "description": "Why it was not done",
+                "content": { "application/json": { "schema": problem } },
+            },
+        },
+    });
+    if let Some(body) = body {
+        operation["requestBody"] = body;
+    }
+    if route.access == Access::Anyone {
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+/// Returns the name of an operation: `get_approvals_id`.
+fn id(route: &Route) -> String {
+    let path = route.path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+    format!("{}{path}", route.method.as_str().to_ascii_lowercase())
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// Returns the fields of what is given as parameters of the query.
+fn in_query(schema: Schema, generator: &SchemaGenerator) -> Vec<Value> {
+    let schema = schema.to_value();
+    let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    let whole = generator.definitions().get(name).cloned().unwrap_or(schema);
+    let fields = whole["properties"].as_object().cloned().unwrap_or_default();
+    let required = |field: &str| {
+        whole["required"].as_array().is_some_and(|all| all.iter().any(|name| name.as_str() == Some(field)))
+    };
+    let parameter = |(field, schema): (String, Value)| json!({ "name": field, "in": "query", "required": required(&field), "schema": schema });
+    fields.into_iter().map(parameter).collect()
+}

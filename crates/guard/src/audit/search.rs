@@ -1,0 +1,364 @@
+//! Finding records, newest first.
+//!
+//! The files are read backwards in pieces, and a line is only taken apart where it has to be: most searches end long
+//! before the beginning of the log, and one that does not is bounded by how fast bytes can be looked at.
+
+use super::AuditSettings;
+use super::lines::{LINE_BYTES_MAX, LogFiles};
+use jiff::Timestamp;
+use memchr::memmem::{self, Finder};
+use memchr::{memchr, memrchr};
+use portcullis_core::Pattern;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+
+/// How much is read at once.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// Which records are wanted. What is `None` takes all.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    pub client: Option<Pattern>,
+    /// Of the target: a tool, a resource or a prompt.
+    pub target: Option<Pattern>,
+    pub outcome: Option<String>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Stands anywhere in the record. The case of ASCII letters is ignored.
+    pub text: Option<String>,
+    pub call: Option<u64>,
+    /// Only records with a smaller number.
+    pub before: Option<u64>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Newest first, each as it stands in the log.
+    pub lines: Vec<Vec<u8>>,
+    /// Whether there are more.
+    pub more: bool,
+    /// How many records were looked at.
+    pub searched: u64,
+}
+
+/// Finds at most `limit` records, newest first.
+pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io::Result<Found> {
+    let wanted = Wanted::new(query);
+    let mut found = Found::default();
+    newest_first(settings, &mut |line| {
+        found.searched += 1;
+        if !wanted.takes(line) {
+            return ControlFlow::Continue(());
+        }
+        if found.lines.len() == limit {
+            found.more = true;
+            return ControlFlow::Break(());
+        }
+        found.lines.push(line.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Finds the records of one call by the number of any of them, oldest first.
+pub fn story(settings: &AuditSettings, seq: u64) -> io::Result<Vec<Vec<u8>>> {
+    // The number with which the call began, once it is known.
+    let (mut begin, mut found) = (seq, Vec::new());
+    let mark = format!("\"begin\":{seq},");
+    let end_of_it = Finder::new(&mark);
+    newest_first(settings, &mut |line| {
+        let Some(own) = number_after(line, b"{\"seq\":") else { return ControlFlow::Continue(()) };
+        if own < begin {
+            return ControlFlow::Break(());
+        }
+        if own == seq {
+            begin = number_in(line, "\"begin\":").unwrap_or(seq);
+            found.push(line.to_vec());
+        } else if own == begin || end_of_it.find(line).is_some() {
+            found.push(line.to_vec());
+        }
+        ControlFlow::Continue(())
+    })?;
+    found.reverse();
+    Ok(found)
+}
+
+/// A query, made ready to be asked of every line.
+struct Wanted<'q> {
+    query: &'q AuditQuery,
+    /// As it stands in a record, in lower case.
+    text: Option<Finder<'static>>,
+    since: Option<String>,
+    until: Option<String>,
+    call: Option<Vec<u8>>,
+}
+
+impl<'q> Wanted<'q> {
+    fn new(query: &'q AuditQuery) -> Wanted<'q> {
+        let text = query.text.as_ref().filter(|text| !text.is_empty()).map(|text| {
+            let quoted = serde_json::Value::String(text.to_ascii_lowercase()).to_string();
+            Finder::new(quoted.trim_matches('"').as_bytes()).into_owned()
+        });
+        let time = |time: &Timestamp| format!("{time:.3}");
+        Wanted {
+            query,
+            text,
+            since: query.since.as_ref().map(time),
+            until: query.until.as_ref().map(time),
+            call: query.call.map(|call| format!("\"call\":{call},").into_bytes()),
+        }
+    }
+
+    /// The cheapest questions come first.
+    fn takes(&self, line: &[u8]) -> bool {
+        let query = self.query;
+        if let Some(before) = query.before
+            && number_after(line, b"{\"seq\":").is_none_or(|seq| seq >= before)
+        {
+            return false;
+        }
+        if let Some(call) = &self.call
+            && memmem::find(line, call).is_none()
+        {
+            return false;
+        }
+        if (self.since.is_some() || self.until.is_some()) && !self.is_in_time(line) {
+            return false;
+        }
+        let fits = |pattern: &Option<Pattern>, key: &str| {
+            let Some(pattern) = pattern else { return true };
+            field(line, key).is_some_and(|value| pattern.matches(&value))
+        };
+        let ended = |wanted: &String| field(line, "\"outcome\":\"").is_some_and(|value| value == **wanted);
+        if !fits(&query.client, "\"client\":\"")
+            || !fits(&query.target, "\"target\":\"")
+            || !query.outcome.as_ref().is_none_or(ended)
+        {
+            return false;
+        }
+        self.text.as_ref().is_none_or(|text| text.find(&line.to_ascii_lowercase()).is_some())
+    }
+
+    /// Times are all written in one form, in which later is greater.
+    fn is_in_time(&self, line: &[u8]) -> bool {
+        let Some(time) = field(line, "\"time\":\"") else { return false };
+        self.since.as_ref().is_none_or(|since| *time >= **since)
+            && self.until.as_ref().is_none_or(|until| *time <= **until)
+    }
+}
+
+/// Returns the text of a member. Within a text every quote is escaped, so the mark stands at a member or not at all.
+fn field<'l>(line: &'l [u8], mark: &str) -> Option<Cow<'l, str>> {
+    let rest = &line[memmem::find(line, mark.as_bytes())? + mark.len()..];
+    let plain = &rest[..memchr(b'"', rest)?];
+    if memchr(b'\\', plain).is_none() {
+        return std::str::from_utf8(plain).ok().map(Cow::Borrowed);
+    }
+    // Written with escapes: read as JSON, from its quote on.
+    let quoted = &line[line.len() - rest.len() - 1..];
+    let mut texts = serde_json::Deserializer::from_slice(quoted).into_iter::<String>();
+    texts.next()?.ok().map(Cow::Owned)
+}
+
+fn number_in(line: &[u8], mark: &str) -> Option<u64> {
+    number_after(&line[memmem::find(line, mark.as_bytes())?..], mark.as_bytes())
+}
+
+fn number_after(line: &[u8], mark: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(mark)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+/// Visits every whole line, newest first, until it is told to stop.
+fn newest_first(settings: &AuditSettings, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+    let files = LogFiles::open(&settings.dir)?;
+    if let Some(current) = &files.current
+        && backwards(current, visit)?.is_break()
+    {
+        return Ok(());
+    }
+    for path in files.closed.iter().rev() {
+        if backwards(&File::open(path)?, visit)?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Visits the lines of one file from its end. What comes after its last line end is not whole yet.
+fn backwards(file: &File, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<ControlFlow<()>> {
+    let mut unread = file.metadata()?.len();
+    // The beginning of the piece before, which ends in the middle of a line.
+    let mut rest: Vec<u8> = Vec::new();
+    let mut is_whole = false;
+    while unread > 0 {
+        let count = unread.min(PIECE_BYTES as u64);
+        unread -= count;
+        let mut piece = vec![0; usize::try_from(count).unwrap_or(PIECE_BYTES)];
+        file.read_exact_at(&mut piece, unread)?;
+        piece.extend_from_slice(&rest);
+        let mut end = piece.len();
+        while let Some(at) = memrchr(b'\n', &piece[..end]) {
+            let line = &piece[at + 1..end];
+            if is_whole && !line.is_empty() && visit(line).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            (is_whole, end) = (true, at);
+        }
+        piece.truncate(end);
+        // A line that is longer than any of ours is none; it is not gathered.
+        if piece.len() > PIECE_BYTES + LINE_BYTES_MAX {
+            piece.clear();
+        }
+        rest = piece;
+    }
+    if is_whole && !rest.is_empty() {
+        return Ok(visit(&rest));
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::lines::{CURRENT, closed_name};
+    use std::io::Write;
+    use std::path::Path;
+    use std::time::Instant;
+
+    /// One record as the log has it; begin and end in turn.
+    fn line(seq: u64) -> String {
+        let call = seq.div_ceil(2);
+        let (client, tool) = (
+            ["laptop", "ci", "phone"][(call % 3) as usize],
+            ["workspace_read", "memory_write"][(call % 2) as usize],
+        );
+        let time = Timestamp::from_second(1_800_000_000 + i64::try_from(call).unwrap()).unwrap();
+        let args =
+            format!("{{\\\"path\\\":\\\"Notes/{call}.md\\\",\\\"content\\\":\\\"{}\\\"}}", "x".repeat(120));
+        let code = "a".repeat(64);
+        let begin = format!(
+            "{{\"seq\":{seq},\"time\":\"{time:.3}\",\"call\":{call},\"phase\":\"PHASE\",\"client\":\"{client}\",\"origin\":\"client\",\"kind\":\"tool\",\"target\":\"{tool}\",\"digest\":\"{code}\""
+        );
+        if seq % 2 == 1 {
+            return format!(
+                "{},\"args\":\"{args}\",\"effect\":\"read\",\"mac\":\"{code}\"}}\n",
+                begin.replace("PHASE", "begin")
+            );
+        }
+        let outcome = if call.is_multiple_of(100) { "denied" } else { "ok" };
+        let end = format!(
+            "\"begin\":{},\"decision\":\"allow\",\"rule\":\"default:read\",\"outcome\":\"{outcome}\",\"bytes\":4",
+            seq - 1
+        );
+        format!(
+            "{},\"effect\":\"read\",{end},\"duration_us\":12,\"mac\":\"{code}\"}}\n",
+            begin.replace("PHASE", "end")
+        )
+    }
+
+    fn log(dir: &Path, count: u64) -> AuditSettings {
+        let settings = AuditSettings::in_folder(dir);
+        std::fs::create_dir_all(&settings.dir).unwrap();
+        let third = count / 3;
+        let names = [closed_name(1), closed_name(2), CURRENT.to_owned()];
+        for (at, name) in names.iter().enumerate() {
+            let (from, to) = (third * at as u64, if at == 2 { count } else { third * (at as u64 + 1) });
+            let mut file = std::io::BufWriter::new(File::create(settings.dir.join(name)).unwrap());
+            (from + 1..=to).for_each(|seq| file.write_all(line(seq).as_bytes()).unwrap());
+        }
+        settings
+    }
+
+    fn globs(glob: &str) -> Option<Pattern> {
+        Some(Pattern::new(&[glob.to_owned()]).unwrap())
+    }
+
+    fn seqs(found: &Found) -> Vec<u64> {
+        found.lines.iter().map(|line| number_after(line, b"{\"seq\":").unwrap()).collect()
+    }
+
+    #[test]
+    fn records_are_found_newest_first_by_everything_that_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 6_000);
+        // Half a line, as of a hub that is just writing.
+        let current = settings.dir.join(CURRENT);
+        let mut file = std::fs::OpenOptions::new().append(true).open(current).unwrap();
+        file.write_all(b"{\"seq\":6001,\"time\":\"20").unwrap();
+        let all = AuditQuery::default();
+        let found = search(&settings, &all, 10_000).unwrap();
+        assert_eq!(seqs(&found), (1..=6_000).rev().collect::<Vec<_>>());
+        assert_eq!((found.more, found.searched), (false, 6_000));
+        let first = search(&settings, &all, 10).unwrap();
+        assert_eq!((seqs(&first), first.more, first.searched), ((5_991..=6_000).rev().collect(), true, 11));
+        let time = |seconds: i64| Some(Timestamp::from_second(1_800_000_000 + seconds).unwrap());
+        for (query, expected) in [
+            (AuditQuery { before: Some(11), ..all.clone() }, 10),
+            (AuditQuery { client: globs("ci"), ..all.clone() }, 2_000),
+            (AuditQuery { client: globs("*p*"), target: globs("memory_*"), ..all.clone() }, 2_000),
+            (AuditQuery { outcome: Some("denied".to_owned()), ..all.clone() }, 30),
+            (AuditQuery { call: Some(17), ..all.clone() }, 2),
+            (AuditQuery { text: Some("notes/1234.MD".to_owned()), ..all.clone() }, 1),
+            (AuditQuery { text: Some("\"path\":\"Notes/77.md\"".to_owned()), ..all.clone() }, 1),
+            (AuditQuery { text: Some("not there".to_owned()), ..all.clone() }, 0),
+            (AuditQuery { since: time(2_991), ..all.clone() }, 20),
+            (AuditQuery { until: time(10), ..all.clone() }, 20),
+        ] {
+            assert_eq!(search(&settings, &query, 10_000).unwrap().lines.len(), expected, "{query:?}");
+        }
+        for seq in [1, 2, 2_000, 2_001, 5_999, 6_000] {
+            let told: Vec<u64> = story(&settings, seq)
+                .unwrap()
+                .iter()
+                .map(|line| number_after(line, b"{\"seq\":").unwrap())
+                .collect();
+            let begin = seq - (1 - seq % 2);
+            assert_eq!(told, [begin, begin + 1], "{seq}");
+        }
+        assert_eq!(story(&settings, 7_000).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_name_with_escapes_is_found_and_a_text_that_looks_like_a_member_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = AuditSettings::in_folder(dir.path());
+        std::fs::create_dir_all(&settings.dir).unwrap();
+        let lines = "{\"seq\":1,\"client\":\"a\",\"target\":\"odd \\\"name\\\" \\\\\",\"args\":\"{\\\"client\\\":\\\"b\\\"}\"}\n";
+        std::fs::write(settings.dir.join(CURRENT), lines).unwrap();
+        let count = |query: AuditQuery| search(&settings, &query, 10).unwrap().lines.len();
+        assert_eq!(count(AuditQuery { target: globs("odd \"name\"*"), ..AuditQuery::default() }), 1);
+        assert_eq!(count(AuditQuery { client: globs("b"), ..AuditQuery::default() }), 0);
+        assert_eq!(count(AuditQuery { text: Some("\"b\"".to_owned()), ..AuditQuery::default() }), 1);
+    }
+
+    /// The longest searches there are: all of it is looked at. The time is printed; `--release` shows the figure.
+    #[test]
+    fn a_hundred_thousand_records_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 100_000);
+        let all = AuditQuery::default();
+        for (what, query) in [
+            ("text", AuditQuery { text: Some("not there".to_owned()), ..all.clone() }),
+            ("client and tool", AuditQuery { client: globs("nob*y"), target: globs("m*"), ..all.clone() }),
+            (
+                "outcome and time",
+                AuditQuery {
+                    outcome: Some("timeout".to_owned()),
+                    since: Some(Timestamp::UNIX_EPOCH),
+                    ..all.clone()
+                },
+            ),
+        ] {
+            let began = Instant::now();
+            let found = search(&settings, &query, 100).unwrap();
+            eprintln!("figure: 100,000 records searched by {what}: {} ms", began.elapsed().as_millis());
+            assert_eq!((found.searched, found.lines.len()), (100_000, 0));
+        }
+    }
+}

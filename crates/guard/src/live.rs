@@ -1,0 +1,234 @@
+//! Calls as they happen, for whoever watches: the last ones, what begins and ends, and a few numbers for each minute.
+//!
+//! All of it is in memory and of a fixed size. What is told holds what the audit record holds, and no more. While nobody
+//! watches nothing is sent.
+
+mod minutes;
+
+pub use minutes::MinuteCount;
+
+use crate::audit::Subject;
+use crate::ending::Ending;
+use minutes::Minutes;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::broadcast;
+
+/// How many calls are remembered. As many as a page shows.
+const RECENT_MAX: usize = 200;
+/// How many events wait for one who reads slowly: two seconds of a busy hub.
+const EVENTS_MAX: usize = 2_048;
+
+/// One call, as far as it has come.
+pub struct LiveCall {
+    pub at: SystemTime,
+    subject: Arc<Subject>,
+    end: OnceLock<LiveEnd>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+pub struct LiveEnd {
+    ending: Ending,
+    pub bytes: usize,
+    pub duration: Duration,
+}
+
+impl LiveEnd {
+    pub fn outcome(&self) -> &'static str {
+        self.ending.as_str()
+    }
+}
+
+/// Says something about a call to one who watches.
+#[derive(Clone)]
+pub enum LiveEvent {
+    Opened(Arc<LiveCall>),
+    Closed(Arc<LiveCall>),
+}
+
+impl LiveCall {
+    pub fn id(&self) -> u64 {
+        self.subject.call.get()
+    }
+
+    pub fn client(&self) -> &str {
+        self.subject.client()
+    }
+
+    pub fn origin(&self) -> &'static str {
+        self.subject.origin()
+    }
+
+    pub fn kind(&self) -> &'static str {
+        self.subject.kind()
+    }
+
+    pub fn target(&self) -> &str {
+        self.subject.target()
+    }
+
+    pub fn effect(&self) -> &'static str {
+        self.subject.effect()
+    }
+
+    /// The beginning of the arguments, without secrets.
+    pub fn arguments(&self) -> &str {
+        self.subject.preview()
+    }
+
+    /// What was decided about it so far, and by which rule.
+    pub fn decision(&self) -> Option<(&'static str, &str)> {
+        self.subject.decision()
+    }
+
+    pub fn approval(&self) -> Option<&str> {
+        self.subject.approval()
+    }
+
+    pub fn end(&self) -> Option<&LiveEnd> {
+        self.end.get()
+    }
+}
+
+/// The calls of a hub. Cheap to clone; every clone is the same calls.
+#[derive(Clone)]
+pub struct LiveCalls {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    events: broadcast::Sender<LiveEvent>,
+    open: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Newest last.
+    recent: VecDeque<Arc<LiveCall>>,
+    minutes: Minutes,
+}
+
+impl Default for LiveCalls {
+    fn default() -> LiveCalls {
+        let inner = Inner {
+            events: broadcast::Sender::new(EVENTS_MAX),
+            open: AtomicUsize::new(0),
+            seen: Mutex::default(),
+        };
+        LiveCalls { inner: Arc::new(inner) }
+    }
+}
+
+impl LiveCalls {
+    /// Hears what begins and ends from now on. Who reads too slowly loses the oldest, and is told how many.
+    pub fn listen(&self) -> broadcast::Receiver<LiveEvent> {
+        self.inner.events.subscribe()
+    }
+
+    /// Returns the last calls, newest first.
+    pub fn recent(&self) -> Vec<Arc<LiveCall>> {
+        self.seen().recent.iter().rev().cloned().collect()
+    }
+
+    /// Returns how many calls have begun and not ended.
+    pub fn open(&self) -> usize {
+        self.inner.open.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of the last 60 minutes, oldest first, without those in which nothing ended.
+    pub fn minutes(&self, now: SystemTime) -> Vec<MinuteCount> {
+        self.seen().minutes.counted(now)
+    }
+
+    pub(crate) fn opened(&self, at: SystemTime, subject: Arc<Subject>) -> Arc<LiveCall> {
+        let call = Arc::new(LiveCall { at, subject, end: OnceLock::new() });
+        self.inner.open.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut seen = self.seen();
+            if seen.recent.len() >= RECENT_MAX {
+                seen.recent.pop_front();
+            }
+            seen.recent.push_back(call.clone());
+        }
+        self.tell(|| LiveEvent::Opened(call.clone()));
+        call
+    }
+
+    pub(crate) fn closed(
+        &self,
+        call: &Arc<LiveCall>,
+        now: SystemTime,
+        ending: Ending,
+        bytes: usize,
+        duration: Duration,
+    ) {
+        self.inner.open.fetch_sub(1, Ordering::Relaxed);
+        // A call ends once; whoever comes later changes nothing.
+        let _ = call.end.set(LiveEnd { ending, bytes, duration });
+        self.seen().minutes.count(now, ending != Ending::Ok, duration);
+        self.tell(|| LiveEvent::Closed(call.clone()));
+    }
+
+    fn tell(&self, event: impl FnOnce() -> LiveEvent) {
+        if self.inner.events.receiver_count() > 0 {
+            // If all have gone meanwhile, nobody misses it.
+            let _ = self.inner.events.send(event());
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redact::Redactor;
+    use crate::testing::call;
+
+    fn made(live: &LiveCalls, line: &str) -> Arc<LiveCall> {
+        let redactor = Redactor::new(&[]).ok().unwrap();
+        live.opened(SystemTime::UNIX_EPOCH, Arc::new(Subject::of(&call(line), &redactor)))
+    }
+
+    fn ended(live: &LiveCalls, call: &Arc<LiveCall>) {
+        live.closed(call, SystemTime::UNIX_EPOCH, Ending::Ok, 1, Duration::from_micros(5));
+    }
+
+    #[tokio::test]
+    async fn what_begins_and_ends_is_told_to_who_listens() {
+        let live = LiveCalls::default();
+        ended(&live, &made(&live, r#"a_b {"x":1}"#));
+        let mut listener = live.listen();
+        let open = made(&live, r#"c_d {"x":2}"#);
+        assert_eq!((live.open(), live.recent().len()), (1, 2));
+        assert_eq!((live.recent()[0].target(), live.recent()[0].arguments()), ("c_d", r#"{"x":2}"#));
+        ended(&live, &open);
+        assert!(matches!(listener.recv().await, Ok(LiveEvent::Opened(call)) if call.target() == "c_d"));
+        assert!(matches!(listener.recv().await, Ok(LiveEvent::Closed(call)) if call.end().is_some()));
+        assert_eq!(live.open(), 0);
+    }
+
+    /// The oldest is lost, nobody waits, and memory does not grow.
+    #[tokio::test]
+    async fn a_slow_listener_loses_the_oldest_and_is_told_how_many() {
+        let live = LiveCalls::default();
+        let mut listener = live.listen();
+        for _ in 0..EVENTS_MAX {
+            ended(&live, &made(&live, "a_b"));
+        }
+        let missed = match listener.recv().await {
+            Err(broadcast::error::RecvError::Lagged(missed)) => missed,
+            other => panic!("{:?}", other.is_ok()),
+        };
+        assert_eq!(
+            (missed, listener.len(), live.recent().len()),
+            (EVENTS_MAX as u64, EVENTS_MAX, RECENT_MAX)
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! What links and sessions are opened with.
+
+use super::AdminError;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portcullis_core::Secret;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+/// 256 bits: guessing is out of the question, so a plain hash is enough to store.
+const RANDOM_BYTES: usize = 32;
+/// The random bytes in base64 without padding.
+const CHARS: usize = 43;
+/// Enough to tell sessions apart.
+const ID_BYTES: usize = 6;
+
+/// The SHA-256 of what opens something.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Digest([u8; 32]);
+
+impl PartialEq for Digest {
+    /// Takes the same time wherever two digests differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Digest {
+    pub(super) fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(super) fn from_hex(text: &str) -> Option<Digest> {
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        Some(Digest(bytes?.try_into().ok()?))
+    }
+}
+
+pub(super) fn generate() -> Result<(Secret<String>, Digest), AdminError> {
+    let mut bytes = [0; RANDOM_BYTES];
+    getrandom::fill(&mut bytes).map_err(AdminError::Random)?;
+    let secret = URL_SAFE_NO_PAD.encode(bytes);
+    let digest = Digest(Sha256::digest(secret.as_bytes()).into());
+    Ok((Secret::new(secret), digest))
+}
+
+/// Returns the digest of what a stranger sent; `None` if it does not even look like one of ours.
+pub(super) fn digest_of(secret: &str) -> Option<Digest> {
+    (secret.len() == CHARS).then(|| Digest(Sha256::digest(secret.as_bytes()).into()))
+}
+
+/// Makes a name that opens nothing.
+pub(super) fn short_id() -> Result<String, AdminError> {
+    let mut bytes = [0; ID_BYTES];
+    getrandom::fill(&mut bytes).map_err(AdminError::Random)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
