@@ -5,6 +5,10 @@ import { toast } from "./page.js";
 
 /** How many calls the list holds. Older ones are in the audit log. */
 const ROWS_MAX = 200;
+/** How many new calls in one frame are shown to be new. More would only flicker, and cost. */
+const FRESH_MAX = 8;
+/** How often the list is drawn at most. */
+const DRAW_EVERY_MS = 150;
 /** How often a screen reader is told a summary. */
 const SPOKEN_EVERY_MS = 10_000;
 /** How long to wait before connecting again, doubled each time up to the last. */
@@ -24,6 +28,7 @@ const rows = new Map();
 /** What came since the last frame, newest last, by the number of the call. */
 let waiting = new Map();
 let isFrameAsked = false;
+let drawn = 0;
 let isPaused = false;
 let missed = 0;
 let seen = 0;
@@ -49,7 +54,6 @@ function cell(label, className) {
 function newRow(call) {
   const row = document.createElement("tr");
   row.dataset.call = call.call;
-  row.className = "fresh";
   const time = cell("Time", "nowrap number");
   time.textContent = call.time;
   const client = cell("Client", "name");
@@ -74,24 +78,27 @@ function fill(row, call) {
 /** Puts in place what came since the last frame. */
 function draw() {
   isFrameAsked = false;
+  drawn = performance.now();
   if (!list || waiting.size === 0) return;
   // Of more than fit, the oldest would be gone again at once.
   const calls = [...waiting.values()].slice(-ROWS_MAX);
   waiting = new Map();
   const fresh = document.createDocumentFragment();
+  const isCalm = calls.length <= FRESH_MAX;
   for (const call of calls) {
     const number = String(call.call);
     let row = rows.get(number);
     if (!row) {
       row = newRow(call);
+      row.classList.toggle("fresh", isCalm);
       rows.set(number, row);
       fresh.prepend(row);
     }
     fill(row, call);
   }
   list.prepend(fresh);
-  while (list.rows.length > ROWS_MAX) {
-    const last = list.rows[list.rows.length - 1];
+  while (rows.size > ROWS_MAX) {
+    const last = list.lastElementChild;
     rows.delete(last.dataset.call);
     last.remove();
   }
@@ -101,7 +108,8 @@ function draw() {
 function ask() {
   if (isPaused || isFrameAsked) return;
   isFrameAsked = true;
-  requestAnimationFrame(draw);
+  // Not in every frame: what changes faster than this cannot be read, only paid for.
+  setTimeout(() => requestAnimationFrame(draw), Math.max(0, DRAW_EVERY_MS - (performance.now() - drawn)));
 }
 
 function take(calls) {

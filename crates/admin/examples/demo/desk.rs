@@ -135,7 +135,15 @@ impl Desk for DemoDesk {
     }
 
     fn listen(&self) -> Listener {
-        Listener::new(self.events.subscribe())
+        let heard = futures::stream::unfold(self.events.subscribe(), |mut events| async move {
+            let event = match events.recv().await {
+                Ok(event) => Event::clone(&event),
+                Err(broadcast::error::RecvError::Lagged(count)) => Event::Missed { count },
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((event, events))
+        });
+        Listener::new(heard)
     }
 
     fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals> {

@@ -59,6 +59,26 @@ pub(crate) fn marked(text: impl AsRef<str>) -> Safe<String> {
     Safe(shown)
 }
 
+/// Returns a sentence of the hub as markup, with what stands between backticks as code. What it quotes may be a
+/// stranger's.
+pub(crate) fn said(text: impl AsRef<str>) -> Safe<String> {
+    let text = text.as_ref();
+    let mut shown = String::with_capacity(text.len() + 32);
+    // Only pairs: one that is left over is text.
+    let pairs = text.matches('`').count() / 2 * 2;
+    for (at, part) in text.splitn(pairs + 1, '`').enumerate() {
+        let Safe(part) = marked(part);
+        if at % 2 == 1 {
+            shown.push_str("<code>");
+            shown.push_str(&part);
+            shown.push_str("</code>");
+        } else {
+            shown.push_str(&part);
+        }
+    }
+    Safe(shown)
+}
+
 /// Returns text exactly as it is, only not as markup: for a field whose contents are sent back.
 pub(crate) fn exact(text: impl AsRef<str>) -> Safe<String> {
     let text = text.as_ref();
@@ -263,6 +283,13 @@ mod tests {
             marked("a\u{202e}<").0,
             "a<mark class=\"hidden\" title=\"turns the direction of writing: 1 character\">⟦U+202E⟧</mark>&#60;"
         );
+    }
+
+    #[test]
+    fn a_sentence_shows_what_it_quotes() {
+        assert_eq!(said("client `a<b` may run `x`").0, "client <code>a&#60;b</code> may run <code>x</code>");
+        assert_eq!(said("one ` alone").0, "one ` alone");
+        assert_eq!(said("`a` and ` alone").0, "<code>a</code> and ` alone");
     }
 
     #[test]
