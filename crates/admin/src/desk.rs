@@ -95,6 +95,9 @@ pub trait Desk: Send + Sync + 'static {
 
     fn server(&self, name: String) -> Answer<'_, ServerWhole>;
 
+    /// Connects to a server that is switched off, once, to see what it offers. Nothing of it is let in.
+    fn look_at_server(&self, name: String, by: Actor) -> Answer<'_, ServerWhole>;
+
     /// Lets in what a server offers now, if that is still what was looked at.
     fn trust_server(&self, name: String, trust: TrustServer, by: Actor) -> Answer<'_, Done>;
 

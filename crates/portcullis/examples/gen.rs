@@ -70,6 +70,7 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
     files.insert("docs/configuration.md".into(), configuration_page());
     files.insert("docs/portcullis.schema.json".into(), format!("{:#}\n", config::schema()));
     files.insert("docs/command-line.md".into(), command_line_page());
+    files.insert("docs/openapi.json".into(), format!("{:#}\n", portcullis_admin::api::document()));
     Ok(files)
 }
 

@@ -1,8 +1,10 @@
 //! The command line.
 
+mod admin;
 mod mcp;
 mod policy;
 
+pub use admin::{AdminArgs, AdminCommand};
 pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 
@@ -82,6 +84,8 @@ pub enum Command {
     Secrets(SecretsArgs),
     /// Decide about calls that wait for a person
     Approvals(ApprovalsArgs),
+    /// Let people in to the admin page, and end their sessions
+    Admin(AdminArgs),
     /// Read the log of every call, and check that nobody changed it
     Audit(AuditArgs),
     /// Print completions for a shell

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod clients;
@@ -23,6 +24,7 @@ use crate::reload::{self, Version};
 use crate::voice;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use portcullis_core::Secret;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -77,13 +79,22 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
 }
 
 /// Returns where a client on this machine finds a hub that listens at `address`.
-fn url_of(address: SocketAddr) -> String {
+pub(crate) fn url_of(address: SocketAddr) -> String {
+    format!("{}/mcp", origin_of(address))
+}
+
+/// Returns the link by which a person sets a password. What is after the `#` is not sent to anyone by itself.
+pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String {
+    format!("{}/admin/welcome#{}", origin_of(address), link.expose())
+}
+
+fn origin_of(address: SocketAddr) -> String {
     let mut reachable = address;
     if address.ip().is_unspecified() {
         // Nobody's address; the hub answers to the machine's own there.
         reachable.set_ip(Ipv4Addr::LOCALHOST.into());
     }
-    format!("http://{reachable}/mcp")
+    format!("http://{reachable}")
 }
 
 /// Hears when the process is told to end. Made early: a signal that comes before is not heard.

@@ -47,6 +47,12 @@ pub(crate) struct Composed {
     pub(crate) handles: Handles,
     pub(crate) health: Arc<ConfigHealth>,
     pub(crate) servers: Arc<Servers>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) registry: Registry,
+    pub(crate) secrets: Arc<SecretStore>,
+    pub(crate) live_secrets: Arc<LiveSecrets>,
+    /// The configuration in force.
+    pub(crate) config: ArcSwap<Config>,
     changes: Changes,
     zone: LiveZone,
 }
@@ -60,7 +66,7 @@ impl ConfigHealth {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    fn state(&self) -> Result<(), String> {
+    pub(crate) fn state(&self) -> Result<(), String> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             None => Ok(()),
             Some(problem) => Err(problem.clone()),
@@ -275,8 +281,8 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let tools = tools(config, store.clone(), zone.clone())?;
     let search = Search::default();
     registry.add(search.clone()).context("the search for tools")?;
-    let (gate, handles) = guarded(config, &tools, registry, known, clock.clone())?;
-    let live = Arc::new(LiveSecrets::new(store, handles.redactor.clone(), generation));
+    let (gate, handles) = guarded(config, &tools, registry.clone(), known, clock.clone())?;
+    let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
     handles.redactor.set_shapes(config.redaction.token_shapes);
@@ -293,7 +299,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let gate = Arc::new(gate);
     search.searches(&gate);
     let hub = Hub::new(HubParts {
-        gate,
+        gate: gate.clone(),
         identity: Arc::new(Known(identity.clone())),
         local_client: local_client(config),
         ops: Arc::new(ops),
@@ -304,10 +310,23 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live, servers.clone(), secure.clone(), hub.clone()));
+    tokio::spawn(secrets::watch(live.clone(), servers.clone(), secure.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
-    Ok(Composed { hub, identity, handles, health, servers, changes, zone })
+    Ok(Composed {
+        hub,
+        identity,
+        handles,
+        health,
+        servers,
+        gate,
+        registry,
+        secrets: store,
+        live_secrets: live,
+        config: ArcSwap::from_pointee(config.clone()),
+        changes,
+        zone,
+    })
 }
 
 /// Tells clients when the time changes what they may see, until the hub closes.
@@ -335,6 +354,7 @@ impl Composed {
         self.handles.apply(rate(config), policy(config), approval_times(config));
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.servers.apply(config);
+        self.config.store(Arc::new(config.clone()));
         self.hub.set_local_client(local_client(config));
         self.zone.store(Arc::new(config.time.zone.clone()));
         if let Some(bound) = http {

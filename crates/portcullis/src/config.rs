@@ -6,6 +6,7 @@
 
 mod add_rule;
 mod check;
+mod edit_rules;
 mod edit_servers;
 mod example;
 mod limit_table;
@@ -20,6 +21,7 @@ mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
+pub(crate) use edit_rules::{RuleEdit, WrittenRule, edit_rules, version};
 pub use edit_servers::{EditError, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
@@ -48,8 +50,10 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 46] = [
+const NEED_RESTART: [&str; 48] = [
     "http.listen",
+    "admin.enabled",
+    "admin.allow_remote",
     "logging.format",
     "workspace.path",
     "workspace.enabled",
@@ -123,6 +127,7 @@ pub struct Config {
     pub secrets: Secrets,
     pub limits: Limits,
     pub approvals: Approvals,
+    pub admin: Admin,
     pub time: Time,
     /// In the order of their names.
     pub mcp: Vec<McpServer>,
@@ -174,6 +179,14 @@ pub struct Workspace {
     /// Absolute if the home folder is.
     pub path: PathBuf,
     pub enabled: bool,
+}
+
+/// Where people look and decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admin {
+    pub enabled: bool,
+    /// Also where others could read along.
+    pub allow_remote: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,6 +356,13 @@ pub struct Loaded {
 }
 
 impl Config {
+    /// Returns what the file says, complete with defaults. Whatever may be private in it is not shown.
+    pub(crate) fn shown(&self) -> serde_json::Value {
+        let mut written = json!(self.written);
+        written::hide_values(&mut written);
+        written
+    }
+
     /// Reads the configuration in a home folder. No file means the defaults.
     pub fn load(home: &Path, env: Environment<'_>) -> Result<Loaded, ConfigErrors> {
         let Some(source) = read::find(home)? else {

@@ -1,5 +1,6 @@
 //! The binary's parts: command line, configuration, composition.
 
+mod admin;
 mod approvals;
 pub mod cli;
 mod commands;
@@ -96,6 +97,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Policy(args) => commands::policy::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
         Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
+        Command::Admin(args) => commands::admin::run(home, args, cli.json),
         Command::Audit(args) => commands::audit::run(home, args, cli.json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch as watch_channel};
 
 /// The hidden command by which the binary stands by itself.
 const GUARDIAN_COMMAND: &str = "__guardian";
@@ -84,6 +84,8 @@ pub(crate) struct Servers {
     running: Mutex<Running>,
     /// Told whenever one of them stands otherwise than before.
     changed: Arc<Notify>,
+    /// The same, for any number of those who watch.
+    pub(crate) stands: watch_channel::Sender<()>,
 }
 
 #[derive(Default)]
@@ -106,7 +108,13 @@ struct Started {
 
 impl Servers {
     pub(crate) fn new(registry: Registry, makers: Makers) -> Servers {
-        Servers { registry, makers, running: Mutex::default(), changed: Arc::default() }
+        Servers {
+            registry,
+            makers,
+            running: Mutex::default(),
+            changed: Arc::default(),
+            stands: watch_channel::Sender::new(()),
+        }
     }
 
     /// Tries those servers again whose login was changed by another process: by `portcullis mcp auth`, or `logout`.
@@ -220,6 +228,16 @@ impl Servers {
             None => Status::of(StatusKind::Disabled),
         };
         configured.map(|server| (server.name.clone(), stands(server))).collect()
+    }
+
+    /// Returns a server that runs.
+    pub(crate) fn upstream(&self, name: &str) -> Option<Upstream> {
+        self.lock().servers.get(name).map(|started| started.upstream.clone())
+    }
+
+    /// Returns the login of a server that runs.
+    pub(crate) fn login(&self, name: &str) -> Option<Arc<Login>> {
+        self.lock().servers.get(name).and_then(|started| started.login.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {

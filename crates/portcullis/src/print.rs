@@ -24,9 +24,9 @@ pub(crate) fn out_showing(text: impl AsRef<str>, token: &str) {
     let _ = write(&voice::text_showing(text.as_ref(), token));
 }
 
-/// Prints an object with the token of a client that was just made, if one was.
-pub(crate) fn json_showing(value: &Value, token: Option<&str>) {
-    let _ = write(&format!("{}\n", voice::value_showing(value, token)));
+/// Prints an object with what someone just asked for, such as the token of a client, each by its key.
+pub(crate) fn json_showing(value: &Value, shown: &[(&str, Option<&str>)]) {
+    let _ = write(&format!("{}\n", voice::value_showing(value, shown)));
 }
 
 /// Prints one of many lines. Breaks when nobody reads any more.

@@ -102,11 +102,13 @@ pub(crate) fn value(value: &Value) -> String {
     visible_json(&format!("{value:#}")).into_owned()
 }
 
-/// Returns a value with a token that is shown.
-pub(crate) fn value_showing(value: &Value, token: Option<&str>) -> String {
+/// Returns a value with things that are shown although they would be masked, each by its key.
+pub(crate) fn value_showing(value: &Value, shown: &[(&str, Option<&str>)]) -> String {
     let mut value = value.clone();
     scrub_value(&mut value);
-    value["token"] = token.into();
+    for (key, thing) in shown {
+        value[*key] = (*thing).into();
+    }
     visible_json(&format!("{value:#}")).into_owned()
 }
 

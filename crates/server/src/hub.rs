@@ -172,7 +172,13 @@ impl Hub {
         all_done
     }
 
-    pub(crate) fn counts(&self) -> ServerCounts {
+    /// Returns how each part stands.
+    pub fn readiness(&self) -> Vec<Readiness> {
+        self.ops.readiness()
+    }
+
+    /// Returns what the server counts.
+    pub fn counts(&self) -> ServerCounts {
         ServerCounts {
             sessions: self.sessions.counts(),
             connections: self.sources.connections(),

@@ -143,13 +143,7 @@ impl Directory {
     /// Waits for other processes that change the directory at this moment; not for a runtime thread.
     pub fn add(&self, new: NewClient) -> Result<(ClientInfo, Secret<String>), IdentityError> {
         check_name(&new.name)?;
-        if new.allow.is_empty() {
-            return Err(IdentityError::NothingAllowed);
-        }
-        Pattern::new(&new.allow)?;
-        if new.effects == EffectSet::NONE {
-            return Err(IdentityError::NoEffects);
-        }
+        check_scope(&new.allow, new.effects)?;
         let created = now(&*self.clock)?;
         let expires = new.expires_in.map(|life| later(created, life)).transpose()?;
         let (token, digest) = token::generate()?;
@@ -173,6 +167,25 @@ impl Directory {
             Ok(())
         })?;
         Ok((info, token))
+    }
+
+    /// Changes what a client may do, from its next request on. Its token stays the same.
+    pub fn change_scope(
+        &self,
+        name: &str,
+        allow: Vec<String>,
+        effects: EffectSet,
+        tools: Option<ToolView>,
+    ) -> Result<ClientInfo, IdentityError> {
+        check_scope(&allow, effects)?;
+        file::change(&self.live.file, |clients| {
+            let record = clients.iter_mut().find(|client| client.name == name);
+            let record = record.ok_or_else(|| IdentityError::Unknown(name.to_owned()))?;
+            let was = record.info().map_err(IdentityError::Corrupt)?;
+            let info = ClientInfo { allow, effects, tools: tools.unwrap_or(was.tools), ..was };
+            *record = Record::new(&info, record.digest().map_err(IdentityError::Corrupt)?);
+            Ok(info)
+        })
     }
 
     /// Takes a client's token back, for good.
@@ -222,6 +235,14 @@ impl Known {
         }
         Ok(known)
     }
+}
+
+fn check_scope(allow: &[String], effects: EffectSet) -> Result<(), IdentityError> {
+    if allow.is_empty() {
+        return Err(IdentityError::NothingAllowed);
+    }
+    Pattern::new(allow)?;
+    if effects == EffectSet::NONE { Err(IdentityError::NoEffects) } else { Ok(()) }
 }
 
 fn check_name(name: &str) -> Result<(), IdentityError> {

@@ -221,6 +221,17 @@ impl SecretStore {
         })
     }
 
+    /// Replaces all places that a secret may be sent to.
+    pub fn set_grants(&self, name: &str, grants: Vec<Grant>) -> Result<SecretInfo, SecretError> {
+        self.change(Make::Never, |records| {
+            let at = position(records, name)?;
+            let info = &mut records[at].info;
+            info.grants.clear();
+            grants.into_iter().try_for_each(|grant| add_grant(info, grant))?;
+            Ok(info.clone())
+        })
+    }
+
     /// Forgets a secret, for good.
     pub fn remove(&self, name: &str) -> Result<SecretInfo, SecretError> {
         self.change(Make::Never, |records| {

@@ -248,6 +248,8 @@ pub struct Hub {
     pub address: SocketAddr,
     /// The token of the client that the first start made; empty where there was one already.
     pub token: String,
+    /// By which the first person sets a password; empty where somebody has.
+    pub admin_link: String,
     /// Held, so that a late line finds a reader.
     _stdout: BufReader<ChildStdout>,
 }
@@ -272,7 +274,8 @@ impl Hub {
         let url = greeting["url"].as_str().unwrap();
         let address = url.trim_start_matches("http://").trim_end_matches("/mcp").parse().unwrap();
         let token = greeting["token"].as_str().unwrap_or_default().to_owned();
-        Hub { process, address, token, _stdout: stdout }
+        let admin_link = greeting["admin_link"].as_str().unwrap_or_default().to_owned();
+        Hub { process, address, token, admin_link, _stdout: stdout }
     }
 }
 

@@ -104,6 +104,13 @@ fn servers() -> Vec<Route> {
         Route::get("/servers/{name}", "One server, with what is different about it", |ask, _: Nothing| {
             Box::pin(ask.counter.ask(|desk| desk.server(ask.param("name"))))
         }),
+        Route::post(
+            "/servers/{name}/look",
+            "Connect once to a server that is off, and look",
+            |ask, _: Nothing| {
+                Box::pin(ask.counter.ask(|desk| desk.look_at_server(ask.param("name"), ask.by())))
+            },
+        ),
         Route::delete("/servers/{name}", "Take a server out of the configuration", |ask, _| {
             Box::pin(ask.counter.ask(|desk| desk.remove_server(ask.param("name"), ask.by())))
         }),

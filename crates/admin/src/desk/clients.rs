@@ -25,7 +25,7 @@ pub struct ClientShown {
     pub created: Option<Timestamp>,
     pub expires: Option<Timestamp>,
     pub expired: bool,
-    /// When it last called, since the hub started.
+    /// When it last called, if that is among the last calls of all.
     pub last_call: Option<Timestamp>,
 }
 

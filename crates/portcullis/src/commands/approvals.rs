@@ -1,18 +1,15 @@
 //! `portcullis approvals`: what waits for a person's decision, and the decision.
 
-use super::{Opened, environment, open};
+use super::{Opened, open};
+use crate::approvals::{REASON_CHARS_MAX, allow_always};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
-use crate::config::{AddRuleError, AllowRule, Config, add_rule};
+use crate::config::Config;
 use crate::home::{Home, make_private};
 use crate::{BadUsage, compose, print};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use jiff::Timestamp;
-use portcullis_core::{
-    Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, SystemClock, Unruled,
-};
-use portcullis_store::approvals::{
-    Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Stage, Verdict,
-};
+use portcullis_core::SystemClock;
+use portcullis_store::approvals::{Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Verdict};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,8 +17,6 @@ use std::sync::Arc;
 
 /// How much of the arguments a list shows.
 const LIST_CHARS_MAX: usize = 60;
-/// How long a reason may be. It is told to the agent.
-const REASON_CHARS_MAX: usize = 500;
 
 pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Result<ExitCode> {
     let Opened { home, loaded, .. } = open(home)?;
@@ -106,7 +101,9 @@ impl Desk {
         let approval = self.approvals.get(&args.id).map_err(explained)?;
         let span = if args.session { Span::Session } else { Span::Once };
         // The rule first: if it cannot be written nothing was decided.
-        let rule_file = if args.always { self.write_rule(&approval)? } else { None };
+        let now = self.approvals.now();
+        let allowed = || allow_always(self.home.path(), &self.config, &approval, now);
+        let rule_file = if args.always { allowed()? } else { None };
         let decided = self.approvals.decide(&approval.id, Verdict::Approve(span), &by(), self.lifetimes);
         let approval = decided.map_err(|error| match &rule_file {
             Some(file) => anyhow!("{error}; but the rule is written, in {file}"),
@@ -128,70 +125,6 @@ impl Desk {
         };
         print::line(format!("Client `{client}` may run {kind} `{target}` {how}."));
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// Writes a rule, unless there is one. Returns the file.
-    fn write_rule(&self, approval: &Approval) -> Result<Option<String>> {
-        let Asked { client, origin, kind, target, effect, reach, .. } = &approval.call;
-        let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
-        if effect == Effect::Destroy {
-            let reason = ApprovalError::SingleUse(approval.id.clone());
-            return Err(BadUsage(format!("{reason}; leave `--always` out, or write a rule by hand")).into());
-        }
-        if kind == "completion" {
-            let reason = "a completion is decided about with what it completes; leave `--always` out";
-            return Err(BadUsage(reason.to_owned()).into());
-        }
-        let state = approval.stage(self.approvals.now());
-        if !matches!(state, Stage::Pending | Stage::Rejected) {
-            return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
-        }
-        let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
-        let origin = origin.context("the origin of the call is not known any more")?;
-        let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
-        let before = match self.decide_today(client, origin, target, effect, reach) {
-            Decision::Allow { .. } => return Ok(None),
-            // The rules changed since the call was asked about, and a person meant them to.
-            Decision::Deny { rule } => {
-                return Err(anyhow!(
-                    "`{rule}` denies this by now; nothing was approved, and no rule was written"
-                ));
-            }
-            // A later rule would never be reached.
-            Decision::Ask { rule } => rule
-                .strip_prefix("policy[")
-                .and_then(|rest| rest.strip_suffix(']'))
-                .and_then(|number| number.parse().ok()),
-        };
-        let day = self.approvals.now().strftime("%F").to_string();
-        let new = AllowRule {
-            client: client.clone(),
-            name: target.clone(),
-            origin,
-            effect,
-            reach,
-            comment: format!("Approved for good on {day}, as {}.", approval.id),
-        };
-        let path = add_rule(self.home.path(), &environment, &new, before).map_err(|error| match error {
-            AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
-            other => anyhow::Error::from(other),
-        });
-        let path = path.context("the rule was not written, and nothing was approved")?;
-        Ok(Some(path.display().to_string()))
-    }
-
-    /// Decides about such a call by the rules as they are now. What the client's scope leaves out it could not have asked.
-    fn decide_today(
-        &self,
-        client: &str,
-        origin: Origin,
-        name: &str,
-        effect: Effect,
-        reach: Reach,
-    ) -> Decision {
-        let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything() });
-        let listing = Listing { kind: "tool", name, effect, reach, unruled: Unruled::ByEffect };
-        compose::policy(&self.config).decide(&Caller { client, origin }, &listing, self.approvals.now())
     }
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {

@@ -204,7 +204,7 @@ impl Filter {
         Ok(Filter {
             tools: pattern(&args.tool).map_err(bad)?,
             clients: pattern(&args.client).map_err(bad)?,
-            since: args.since.as_deref().map(|text| since(text, &SystemClock)).transpose()?,
+            since: args.since.as_deref().map(|text| since("--since", text, &SystemClock)).transpose()?,
             outcome: args.outcome.clone(),
         })
     }
@@ -220,13 +220,13 @@ impl Filter {
 }
 
 /// Reads a time: so long ago, or a date with a time.
-fn since(text: &str, clock: &dyn Clock) -> Result<jiff::Timestamp> {
+pub(crate) fn since(name: &str, text: &str, clock: &dyn Clock) -> Result<jiff::Timestamp> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }
     let bad = |_| {
         let text = portcullis_core::json::printable(text);
-        BadUsage(format!("`--since {text}` is no time; expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
+        BadUsage(format!("`{name} {text}` is no time; expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
     };
     let ago = parse_duration(text).map_err(bad)?;
     let now = jiff::Timestamp::try_from(clock.now()).context("the clock")?;

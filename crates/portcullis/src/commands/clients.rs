@@ -58,7 +58,7 @@ fn add(
     let (info, token) = directory.add(new).map_err(explained)?;
     let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
     if as_json {
-        print::json_showing(&shown(&info), Some(token.expose()));
+        print::json_showing(&shown(&info), &[("token", Some(token.expose()))]);
     } else {
         let (name, token) = (&info.name, token.expose());
         let text =

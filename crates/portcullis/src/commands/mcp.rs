@@ -1,10 +1,10 @@
 //! `portcullis mcp`: the servers behind the hub.
 
 mod add;
-mod import;
-mod look;
+pub(crate) mod import;
+pub(crate) mod look;
 mod status;
-mod trust;
+pub(crate) mod trust;
 
 use super::{Opened, block_on, open};
 use crate::cli::{McpArgs, McpCommand};
@@ -49,7 +49,7 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
 }
 
 /// Says whether the words were wrong, or the work failed.
-fn explained(error: EditError) -> anyhow::Error {
+pub(crate) fn explained(error: EditError) -> anyhow::Error {
     match error {
         EditError::Taken(_) | EditError::Unknown(_) | EditError::ByHand { .. } => {
             BadUsage(error.to_string()).into()
@@ -59,10 +59,10 @@ fn explained(error: EditError) -> anyhow::Error {
     }
 }
 
-struct Desk {
-    home: Home,
-    config: Config,
-    as_json: bool,
+pub(crate) struct Desk {
+    pub(crate) home: Home,
+    pub(crate) config: Config,
+    pub(crate) as_json: bool,
 }
 
 impl Desk {
@@ -158,7 +158,7 @@ impl Desk {
 }
 
 /// Says how a server is reached, on one line.
-fn reached(server: &McpServer) -> String {
+pub(crate) fn reached(server: &McpServer) -> String {
     if let Some(place) = &server.place {
         return printable(&place.to_string());
     }

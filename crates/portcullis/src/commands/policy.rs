@@ -1,6 +1,6 @@
 //! `portcullis policy`: the rules, and what they make of a call.
 
-mod test;
+pub(crate) mod test;
 
 use super::{Opened, open};
 use crate::cli::{PolicyArgs, PolicyCommand};
@@ -61,25 +61,32 @@ fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
     defaults
 }
 
+/// Returns the rules and defaults as data.
+pub(crate) fn listed(loaded: &Loaded) -> Result<Value> {
+    let policy = compose::policy(&loaded.config);
+    let in_force = policy.in_force(now()?);
+    Ok(json!({
+        "timezone": zone_name(&loaded.config.time.zone),
+        "rules": policy.rules.iter().zip(in_force).enumerate().map(|(at, (rule, in_force))| {
+            let mut shown = shown(rule);
+            shown["place"] = json!(place(loaded, at));
+            shown["in_force"] = json!(in_force);
+            shown
+        }).collect::<Vec<_>>(),
+        "defaults": defaults().into_iter().map(|(name, verdict, about)| {
+            json!({ "name": name, "decision": verdict.as_str(), "about": about })
+        }).collect::<Vec<_>>(),
+    }))
+}
+
 fn list(loaded: &Loaded, as_json: bool) -> Result<ExitCode> {
     let Config { time, .. } = &loaded.config;
     let policy = compose::policy(&loaded.config);
-    let in_force = policy.in_force(now()?);
     if as_json {
-        print::json(&json!({
-            "timezone": zone_name(&time.zone),
-            "rules": policy.rules.iter().zip(in_force).enumerate().map(|(at, (rule, in_force))| {
-                let mut shown = shown(rule);
-                shown["place"] = json!(place(loaded, at));
-                shown["in_force"] = json!(in_force);
-                shown
-            }).collect::<Vec<_>>(),
-            "defaults": defaults().into_iter().map(|(name, verdict, about)| {
-                json!({ "name": name, "decision": verdict.as_str(), "about": about })
-            }).collect::<Vec<_>>(),
-        }));
+        print::json(&listed(loaded)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let in_force = policy.in_force(now()?);
     if policy.rules.is_empty() {
         print::line("No rules; `[[policy]]` in the configuration makes one.");
     } else {

@@ -6,7 +6,7 @@ use crate::compose::{self, Bound, Composed, compose};
 use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
-use crate::{logging, print, reload};
+use crate::{admin, logging, print, reload};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::{EffectSet, Secret, ToolView};
 use portcullis_server::http;
@@ -68,10 +68,20 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
     let bound = Bound { address, allowed };
 
-    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), None));
+    let people = admin::open(&home, &config, &composed, address)?;
+    let beside = people.beside;
+    let serving_http =
+        tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), beside));
     let serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
     let grace = config.limits.shutdown_grace;
-    let greeting = Greeting { home: &home, config_path: path.as_deref(), url: super::url_of(address), token };
+    let greeting = Greeting {
+        home: &home,
+        config_path: path.as_deref(),
+        url: super::url_of(address),
+        token,
+        admin: people.page,
+        admin_link: people.link,
+    };
     greeting.print(&config, json);
     tokio::spawn(reload::watch(
         home.clone(),
@@ -139,6 +149,10 @@ struct Greeting<'a> {
     config_path: Option<&'a Path>,
     url: String,
     token: Option<Secret<String>>,
+    /// Where people look and decide, or why they cannot.
+    admin: String,
+    /// By which the first of them sets a password.
+    admin_link: Option<Secret<String>>,
 }
 
 impl Greeting<'_> {
@@ -149,11 +163,21 @@ impl Greeting<'_> {
                 "home": self.home.path(),
                 "config": self.config_path,
             });
-            print::json_showing(&greeting, self.token.as_ref().map(|token| token.expose().as_str()));
+            let shown =
+                |secret: &'_ Option<Secret<String>>| secret.as_ref().map(|secret| secret.expose().clone());
+            let (token, link) = (shown(&self.token), shown(&self.admin_link));
+            print::json_showing(&greeting, &[("token", token.as_deref()), ("admin_link", link.as_deref())]);
             return;
         }
         let token = self.token.as_ref().map_or("", |token| token.expose());
         print::out_showing(self.text(config), token);
+        if let Some(link) = &self.admin_link {
+            let link = link.expose();
+            let text = format!(
+                "\nTo see what agents do and to decide, set a password here within an hour:\n\n  {link}\n"
+            );
+            print::out_showing(text, link);
+        }
     }
 
     fn text(&self, config: &Config) -> String {
@@ -163,9 +187,10 @@ impl Greeting<'_> {
             None => "defaults; `portcullis init` writes a file to change them".to_owned(),
         };
         let mut text = format!(
-            "Portcullis {} is ready.\n\n  MCP      {}\n  data     {home}\n  files    {}\n  config   {settings}\n",
+            "Portcullis {} is ready.\n\n  MCP      {}\n  admin    {}\n  data     {home}\n  files    {}\n  config   {settings}\n",
             env!("CARGO_PKG_VERSION"),
             self.url,
+            self.admin,
             config.workspace.data_dir().display(),
         );
         let Some(token) = &self.token else {

@@ -1,5 +1,6 @@
 //! Writing servers into the configuration and taking them out, and leaving everything else in it as it is.
 
+use super::edit_rules::RuleEdit;
 use super::read::{self, Source};
 use super::{Config, ConfigErrors, Environment};
 use crate::replace::replace;
@@ -133,20 +134,21 @@ pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<Pa
 }
 
 /// What is to be different afterwards.
-enum Change {
+pub(super) enum Change {
     Added(Vec<String>),
     Removed(String),
+    Rules(RuleEdit),
 }
 
 /// A change that keeps everything else as it is.
-struct Edited {
+pub(super) struct Edited {
     source: Source,
     text: String,
     config: Config,
 }
 
 /// Works out the change. What would be written is read again: everything else has to mean what it meant.
-fn edit(
+pub(super) fn edit(
     home: &Path,
     env: Environment<'_>,
     entry: &str,
@@ -170,6 +172,7 @@ fn edit(
     let done = match &change {
         Change::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
         Change::Removed(name) => taken(&mut before, name).is_some(),
+        Change::Rules(change) => change.is_all(&mut before, &mut after),
     };
     if !done || before != after {
         return Err(by_hand("its form is not understood".to_owned()));
@@ -178,7 +181,7 @@ fn edit(
 }
 
 impl Edited {
-    fn write(self, home: &Path) -> Result<PathBuf, EditError> {
+    pub(super) fn write(self, home: &Path) -> Result<PathBuf, EditError> {
         let Edited { source, text, .. } = self;
         // Whoever else changed it meanwhile is not overwritten.
         if read::find(home)?.map_or_else(String::new, |now| now.text) != source.text {

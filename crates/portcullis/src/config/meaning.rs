@@ -8,8 +8,8 @@ use super::written::{
     ViewName, Written,
 };
 use super::{
-    Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory, Prompts,
-    RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
+    Admin, Approvals, Config, Environment, Http, Level, Limits, LogFormat, Logging, McpServer, Memory,
+    Prompts, RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{Effect, EffectSet, Origin, Pattern, PatternError, Reach, Scope, ToolView};
@@ -61,6 +61,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
             enabled: written.workspace.enabled,
         },
         memory: Memory { enabled: written.memory.enabled },
+        admin: Admin { enabled: written.admin.enabled, allow_remote: written.admin.allow_remote },
         prompts: Prompts { path: checks.path("/prompts/path", &written.prompts.path) },
         vault: written.vault.as_ref().map(|vault| checks.vault(vault, &written.workspace.path)),
         web: written.web.as_ref().map(|web| checks.web(web)),

@@ -50,6 +50,8 @@ pub(super) struct Written {
     pub(super) limits: Limits,
     /// How long a person may take to decide about a call that has to be asked about.
     pub(super) approvals: Approvals,
+    /// Where people see what agents do and decide: a page and its API, beside MCP.
+    pub(super) admin: Admin,
     /// How the hub reads the clock.
     pub(super) time: Time,
     /// Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
@@ -319,6 +321,43 @@ pub(super) struct Approvals {
     /// Seconds within which a call that was approved has to be made.
     #[schemars(range(min = 60, max = 604_800))]
     pub(super) approved_secs: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Admin {
+    /// Whether the admin page and its API exist, where the hub listens for HTTP.
+    pub(super) enabled: bool,
+    /// Whether they exist where the hub listens on more than loopback; only with TLS in front of it.
+    pub(super) allow_remote: bool,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin { enabled: true, allow_remote: false }
+    }
+}
+
+/// Takes out of a file as it is shown what may be a secret: values that are not handles, and what follows an address.
+pub(super) fn hide_values(written: &mut serde_json::Value) {
+    const NOT_SHOWN: &str = "[not shown]";
+    let hide = |value: &mut serde_json::Value| {
+        if value.as_str().is_some_and(|text| !text.contains("secret:")) {
+            *value = NOT_SHOWN.into();
+        }
+    };
+    for calendar in written["calendars"].as_array_mut().into_iter().flatten() {
+        calendar.get_mut("url").into_iter().for_each(hide);
+    }
+    for server in written["mcp"].as_object_mut().into_iter().flat_map(|mcp| mcp.values_mut()) {
+        for key in ["env", "headers"] {
+            let values = server[key].as_object_mut().into_iter().flat_map(|all| all.values_mut());
+            values.for_each(hide);
+        }
+        if let Some(url) = server["url"].as_str().and_then(|url| url.split_once('?')) {
+            server["url"] = format!("{}?{NOT_SHOWN}", url.0).into();
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

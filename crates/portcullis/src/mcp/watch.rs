@@ -41,6 +41,7 @@ pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>)
                 tracing::warn!(target: "upstream", %error, "How the servers stand cannot be written.");
             }
             written = Some(now);
+            servers.stands.send_replace(());
         }
         tokio::select! {
             () = hub.closed() => return,

@@ -24,12 +24,20 @@ const NAMES_MAX: usize = 99;
 impl Desk {
     pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
         let mut files = self.files(args)?;
-        for found in &mut files {
-            self.choose(found, &args.only);
+        let any = self.settle(&mut files, &args.only);
+        let written = if args.yes && any { Some(self.take_over(&mut files, None)?) } else { None };
+        self.tell(&files, written.as_deref());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Leaves out what is not wanted, what is here already, and what another file has. Returns whether any is left.
+    pub(crate) fn settle(&self, files: &mut [Found], only: &[String]) -> bool {
+        for found in files.iter_mut() {
+            self.choose(found, only);
         }
         // What several programs have is one server here; who comes first has it.
         let mut taken: Vec<String> = Vec::new();
-        for found in &mut files {
+        for found in files.iter_mut() {
             let (mut kept, mut skipped) = (Vec::new(), Vec::new());
             for server in std::mem::take(&mut found.servers) {
                 if taken.contains(&server.server.name) {
@@ -42,9 +50,7 @@ impl Desk {
             found.servers = kept;
             found.skipped.extend(skipped);
         }
-        let written = if args.yes && !taken.is_empty() { Some(self.take_over(&mut files)?) } else { None };
-        self.tell(&files, written.as_deref());
-        Ok(ExitCode::SUCCESS)
+        !taken.is_empty()
     }
 
     fn files(&self, args: &McpImportArgs) -> Result<Vec<Found>> {
@@ -54,11 +60,10 @@ impl Desk {
                 .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
             return Ok(vec![found]);
         }
-        let places = Places::from_env(Platform::current(), &environment).ok();
         let project = std::env::current_dir().ok();
         let mut files = Vec::new();
-        for path in import::usual_places(places.as_ref(), project.as_deref()) {
-            match import::read(&path, user_home.as_deref()) {
+        for (path, found) in in_usual_places(project.as_deref()) {
+            match found {
                 Ok(found) => files.push(found),
                 Err(why) => print::note(format!("{}: {why}", path.display())),
             }
@@ -83,8 +88,8 @@ impl Desk {
         found.skipped.extend(skipped);
     }
 
-    /// Writes secrets, then servers that are switched off. Returns the file.
-    fn take_over(&self, files: &mut [Found]) -> Result<PathBuf> {
+    /// Writes secrets, then servers that are switched off. Returns the file. A hub brings its own store.
+    pub(crate) fn take_over(&self, files: &mut [Found], store: Option<Arc<SecretStore>>) -> Result<PathBuf> {
         for found in files.iter_mut() {
             let comment = format!("from {}", found.path.display());
             found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));
@@ -97,8 +102,13 @@ impl Desk {
             .flat_map(|found| &found.servers)
             .any(|server| server.secrets.iter().any(|secret| secret.value.is_some()));
         if needs_store {
-            let clock = Arc::new(SystemClock);
-            let store = crate::secrets::open(&self.home, &self.config, clock, Asking::ToMake)?;
+            let store = match store {
+                Some(store) => store,
+                None => {
+                    let clock = Arc::new(SystemClock);
+                    Arc::new(crate::secrets::open(&self.home, &self.config, clock, Asking::ToMake)?)
+                }
+            };
             let had_key = store.key_file().is_none_or(Path::exists);
             for server in files.iter_mut().flat_map(|found| &mut found.servers) {
                 keep_secrets(&store, server)?;
@@ -155,6 +165,18 @@ impl Desk {
             None => {}
         }
     }
+}
+
+/// Reads the files in the usual places.
+pub(crate) fn in_usual_places(project: Option<&Path>) -> Vec<(PathBuf, Result<Found, String>)> {
+    let user_home = environment("HOME").map(PathBuf::from);
+    let places = Places::from_env(Platform::current(), &environment).ok();
+    let paths = import::usual_places(places.as_ref(), project);
+    let read = |path: PathBuf| {
+        let found = import::read(&path, user_home.as_deref());
+        (path, found)
+    };
+    paths.into_iter().map(read).collect()
 }
 
 fn servers_of(files: &[Found]) -> Vec<NewServer> {

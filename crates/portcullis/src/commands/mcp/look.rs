@@ -20,17 +20,22 @@ const LOOK_WITHIN: Duration = Duration::from_secs(120);
 const LIST_CHARS_MAX: usize = 70;
 
 /// What was found.
-pub(super) struct Looked {
-    pub(super) status: Status,
+pub(crate) struct Looked {
+    pub(crate) status: Status,
     /// The server as it is, where it is connected.
-    pub(super) seen: Option<Arc<Snapshot>>,
+    pub(crate) seen: Option<Arc<Snapshot>>,
     /// The own names and the names here.
     pub(super) tools: Vec<String>,
     pub(super) took: Duration,
 }
 
-/// Connects, lists, and ends the connection. Nothing is called, and nothing of it is let in.
+/// As [`look_at`], from a command.
 pub(super) fn look(server: &McpServer, config: &Config, makers: &Makers) -> Result<Looked> {
+    block_on(look_at(server, config, makers))?
+}
+
+/// Connects, lists, and ends the connection. Nothing is called, and nothing of it is let in.
+pub(crate) async fn look_at(server: &McpServer, config: &Config, makers: &Makers) -> Result<Looked> {
     // Where servers start that are not told otherwise; no hub may have made it yet.
     let folder = config.workspace.data_dir();
     portcullis_core::folder::make(&folder)
@@ -38,34 +43,32 @@ pub(super) fn look(server: &McpServer, config: &Config, makers: &Makers) -> Resu
     let (mut spec, _) = makers.spec(server, config);
     // Here everything is to be seen, whoever trusts it.
     spec.trust = Trust::Always;
-    block_on(async {
-        let (registry, began) = (Registry::default(), Instant::now());
-        if server.place.is_none() {
-            makers.guard();
+    let (registry, began) = (Registry::default(), Instant::now());
+    if server.place.is_none() {
+        makers.guard();
+    }
+    let upstream = Upstream::start(spec, registry.changes());
+    registry.add(upstream.clone())?;
+    let status = match tokio::time::timeout(LOOK_WITHIN, upstream.settled()).await {
+        Ok(status) => status,
+        Err(_) => {
+            let reason = Some(format!("no connection within {} s", LOOK_WITHIN.as_secs()));
+            Status { reason, ..Status::of(StatusKind::Failed) }
         }
-        let upstream = Upstream::start(spec, registry.changes());
-        registry.add(upstream.clone())?;
-        let status = match tokio::time::timeout(LOOK_WITHIN, upstream.settled()).await {
-            Ok(status) => status,
-            Err(_) => {
-                let reason = Some(format!("no connection within {} s", LOOK_WITHIN.as_secs()));
-                Status { reason, ..Status::of(StatusKind::Failed) }
-            }
-        };
-        let took = began.elapsed();
-        let seen = upstream.seen().filter(|_| status.kind == StatusKind::Connected);
-        let tools = registry.tools().iter().map(|tool| tool.name.clone()).collect();
-        upstream.stop();
-        // Its process gets the moment to end by itself that it has when a hub stops.
-        let mut ended = upstream.watch();
-        let _ = ended.wait_for(|status| status.kind == StatusKind::Disabled).await;
-        Ok(Looked { status, seen, tools, took })
-    })?
+    };
+    let took = began.elapsed();
+    let seen = upstream.seen().filter(|_| status.kind == StatusKind::Connected);
+    let tools = registry.tools().iter().map(|tool| tool.name.clone()).collect();
+    upstream.stop();
+    // Its process gets the moment to end by itself that it has when a hub stops.
+    let mut ended = upstream.watch();
+    let _ = ended.wait_for(|status| status.kind == StatusKind::Disabled).await;
+    Ok(Looked { status, seen, tools, took })
 }
 
 impl Looked {
     /// Returns the server as it is, or says why it is not connected.
-    pub(super) fn connected(&self, name: &str) -> Result<Arc<Snapshot>> {
+    pub(crate) fn connected(&self, name: &str) -> Result<Arc<Snapshot>> {
         self.seen.clone().ok_or_else(|| anyhow!("{}", self.failure(name)))
     }
 

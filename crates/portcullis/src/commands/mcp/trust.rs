@@ -107,7 +107,7 @@ impl Desk {
 }
 
 /// Switches a server on that was only waiting to be looked at. Returns whether it was one.
-pub(super) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
+pub(crate) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
     let waits = makers.toggles.of(name).enabled == Some(false);
     if waits {
         makers.toggles.set(name, None)?;
@@ -120,7 +120,7 @@ pub(super) fn by() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "command line".to_owned())
 }
 
-fn change(one: &Difference) -> &'static str {
+pub(crate) fn change(one: &Difference) -> &'static str {
     match (&one.before, &one.after) {
         (None, _) => "new",
         (_, None) => "gone",
@@ -137,7 +137,7 @@ fn summary(name: &str, different: &[Difference]) -> String {
 }
 
 /// Returns a definition over lines, so that a difference in it is a line.
-fn pretty(text: Option<&String>) -> String {
+pub(crate) fn pretty(text: Option<&String>) -> String {
     let Some(text) = text else { return String::new() };
     let lines = match serde_json::from_str::<Value>(text) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),

@@ -76,6 +76,31 @@ struct Answer<'a> {
 }
 
 pub(super) fn run(home: &Home, loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Result<ExitCode> {
+    answered(home, loaded, &args, |answer| {
+        if as_json {
+            print::json(&answer.json());
+        } else {
+            print::out(answer.text());
+        }
+        match answer.decision {
+            Decision::Allow { .. } => ExitCode::SUCCESS,
+            Decision::Ask { .. } => ExitCode::from(ASK),
+            Decision::Deny { .. } => ExitCode::from(DENY),
+        }
+    })
+}
+
+/// Returns the answer as data.
+pub(crate) fn answer_json(home: &Home, loaded: &Loaded, args: &PolicyTestArgs) -> Result<Value> {
+    answered(home, loaded, args, |answer| answer.json())
+}
+
+fn answered<T>(
+    home: &Home,
+    loaded: &Loaded,
+    args: &PolicyTestArgs,
+    tell: impl FnOnce(&Answer<'_>) -> T,
+) -> Result<T> {
     let zone = &loaded.config.time.zone;
     let now = match &args.at {
         None => now()?,
@@ -121,16 +146,7 @@ pub(super) fn run(home: &Home, loaded: &Loaded, args: PolicyTestArgs, as_json: b
         arguments,
         loaded,
     };
-    if as_json {
-        print::json(&answer.json());
-    } else {
-        print::out(answer.text());
-    }
-    Ok(match answer.decision {
-        Decision::Allow { .. } => ExitCode::SUCCESS,
-        Decision::Ask { .. } => ExitCode::from(ASK),
-        Decision::Deny { .. } => ExitCode::from(DENY),
-    })
+    Ok(tell(&answer))
 }
 
 /// Returns the tools of other servers, as a person has let them in.

@@ -1,0 +1,245 @@
+//! Calls that wait for a person.
+
+use super::differences::{change, pretty};
+use super::{HubDesk, blocking, by, explained, load};
+use crate::approvals::{REASON_CHARS_MAX, allow_always};
+use jiff::Timestamp;
+use portcullis_admin::desk::{
+    Actor, ApprovalBrief, ApprovalWhole, Approvals, Decide, Decided, DecidedBy, LastTime, Verdict,
+    WantedApprovals,
+};
+use portcullis_admin::{Code, Problem};
+use portcullis_core::Effect;
+use portcullis_store::approvals::{self, Approval, ApprovalError, Span, Stage};
+use std::fmt::Write;
+
+impl HubDesk {
+    pub(super) async fn list_approvals(&self, wanted: WantedApprovals) -> Result<Approvals, Problem> {
+        let desk = self.composed.handles.approvals.clone();
+        blocking(move || {
+            let store = desk.approvals();
+            let now = store.now();
+            let (mut waiting, mut over): (Vec<Approval>, Vec<Approval>) = store
+                .list()
+                .map_err(problem)?
+                .into_iter()
+                .partition(|approval| approval.stage(now) == Stage::Pending);
+            if wanted.all {
+                over.reverse();
+                waiting.extend(over);
+            }
+            Ok(Approvals { approvals: waiting.iter().map(|approval| brief(approval, now)).collect() })
+        })
+        .await
+    }
+
+    pub(super) async fn show_approval(&self, id: String) -> Result<ApprovalWhole, Problem> {
+        let desk = self.composed.handles.approvals.clone();
+        let (approval, all, now) = blocking(move || {
+            let store = desk.approvals();
+            let approval = store.get(&id).map_err(problem)?;
+            Ok((approval, store.list().map_err(problem)?, store.now()))
+        })
+        .await?;
+        let call = &approval.call;
+        let tool = if call.kind == "tool" { self.show_tool(&call.target).ok() } else { None };
+        // Newest first: the last one that somebody decided about.
+        let same = |other: &&Approval| {
+            other.id != approval.id
+                && (&other.call.client, &other.call.kind, &other.call.target)
+                    == (&call.client, &call.kind, &call.target)
+        };
+        let last = all.iter().rev().filter(same).find_map(|other| Some((other, other.decided.as_ref()?)));
+        let arguments_pretty = pretty(&call.arguments);
+        let last_time = last.map(|(other, decided)| LastTime {
+            id: other.id.clone(),
+            state: other.stage(now).to_string(),
+            decided: decided_by(decided),
+            arguments: change(Some(pretty(&other.call.arguments)), Some(arguments_pretty.clone())),
+            same_definition: other.call.definition == call.definition,
+        });
+        Ok(ApprovalWhole {
+            why: why(&approval),
+            is_as_asked: self.is_as_asked(&approval),
+            brief: brief(&approval, now),
+            arguments_pretty,
+            tool,
+            last_time,
+        })
+    }
+
+    pub(super) async fn decide_approval(
+        &self,
+        id: String,
+        decision: Decide,
+        actor: Actor,
+    ) -> Result<Decided, Problem> {
+        let Decide { decision, reason, digest } = decision;
+        let reason = reason.filter(|reason| !reason.trim().is_empty());
+        if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
+            return Err(Problem::invalid(format!("a reason may have at most {REASON_CHARS_MAX} characters")));
+        }
+        if reason.is_some() && decision != Verdict::Reject {
+            return Err(Problem::invalid("only a rejection has a reason"));
+        }
+        let desk = self.composed.handles.approvals.clone();
+        let store = desk.clone();
+        let approval = blocking(move || store.approvals().get(&id).map_err(problem)).await?;
+        if approval.call.digest != digest {
+            return Err(Problem::changed(format!("`{}` is not the call that was shown", approval.id))
+                .hint("look at it again, then decide"));
+        }
+        let now = desk.approvals().now();
+        if approval.stage(now) != Stage::Pending {
+            return Err(over(&approval, now));
+        }
+        if decision != Verdict::Reject && !self.is_as_asked(&approval) {
+            let message = format!(
+                "`{}` is not what it was when this was asked, so the call would not run",
+                approval.call.target
+            );
+            return Err(Problem::changed(message)
+                .hint("reject it; the agent can make the call again, and will ask again"));
+        }
+        let mut rule_written_to = None;
+        if decision == Verdict::Always {
+            let (home, about) = (self.home.clone(), approval.clone());
+            // The rule first: if it cannot be written nothing was decided.
+            rule_written_to = blocking(move || {
+                allow_always(home.path(), &load(&home)?.config, &about, now).map_err(explained)
+            })
+            .await?;
+        }
+        let verdict = match decision {
+            Verdict::Once | Verdict::Always => approvals::Verdict::Approve(Span::Once),
+            Verdict::Session => approvals::Verdict::Approve(Span::Session),
+            Verdict::Reject => approvals::Verdict::Reject { reason },
+        };
+        // Only a question that nobody has answered: of two who decide at once, the second learns of the first.
+        let approval = match desk.answer(&approval.id, verdict, &by(&actor)).await {
+            Ok(approval) => approval,
+            Err(ApprovalError::Decided { .. } | ApprovalError::Expired(_)) => {
+                let decided = desk.approvals().get(&approval.id).map_err(problem)?;
+                let problem = over(&decided, desk.approvals().now());
+                return Err(match rule_written_to {
+                    Some(file) => problem.hint(format!("but the rule is written, in {file}")),
+                    None => problem,
+                });
+            }
+            Err(error) => return Err(problem(error)),
+        };
+        tracing::info!(target: "admin", admin = actor.name, approval = approval.id, decision = ?decision, "A call was decided about.");
+        let said = said(&approval, decision, rule_written_to.as_deref());
+        Ok(Decided { approval: brief(&approval, desk.approvals().now()), rule_written_to, said })
+    }
+
+    /// Returns whether what is asked about is still what it was.
+    fn is_as_asked(&self, approval: &Approval) -> bool {
+        let call = &approval.call;
+        if call.kind != "tool" {
+            return true;
+        }
+        let tools = self.composed.registry.tools();
+        let tool = tools.iter().find(|tool| tool.name == call.target);
+        tool.is_some_and(|tool| hex(&tool.digest()) == call.definition)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Says that somebody was faster, and who.
+fn over(approval: &Approval, now: Timestamp) -> Problem {
+    let (id, state) = (&approval.id, approval.stage(now));
+    match (&approval.decided, state) {
+        (_, Stage::Expired) | (None, _) => problem(ApprovalError::Expired(id.clone())),
+        (Some(decided), _) => Problem::conflict(format!("`{id}` is {state} already, by {}", decided.by)),
+    }
+}
+
+fn problem(error: ApprovalError) -> Problem {
+    let code = match &error {
+        ApprovalError::Unknown(_) => Code::NotFound,
+        ApprovalError::Ambiguous(_) | ApprovalError::SingleUse(_) => Code::Invalid,
+        ApprovalError::Expired(_) | ApprovalError::Decided { .. } => Code::Conflict,
+        ApprovalError::TooLarge | ApprovalError::Full => Code::Conflict,
+        ApprovalError::Damaged(_) | ApprovalError::Io(_) => Code::Unavailable,
+        ApprovalError::Random(_) => Code::Internal,
+    };
+    Problem::new(code, error.to_string())
+}
+
+fn decided_by(decided: &approvals::Decided) -> DecidedBy {
+    DecidedBy {
+        at: decided.at,
+        by: decided.by.clone(),
+        span: decided.span.map(|span| span.as_str().to_owned()),
+        reason: decided.reason.clone(),
+    }
+}
+
+pub(super) fn brief(approval: &Approval, now: Timestamp) -> ApprovalBrief {
+    let call = approval.call.clone();
+    let destroys = call.effect == Effect::Destroy.as_str();
+    let may_always = !destroys && call.kind != "completion";
+    ApprovalBrief {
+        id: approval.id.clone(),
+        state: approval.stage(now).to_string(),
+        client: call.client,
+        origin: call.origin,
+        kind: call.kind,
+        target: call.target,
+        effect: call.effect,
+        reach: call.reach,
+        rule: call.rule,
+        asked: approval.asked,
+        expires: approval.expires,
+        arguments: call.arguments,
+        arguments_left_out: call.more,
+        digest: call.digest,
+        decided: approval.decided.as_ref().map(decided_by),
+        may_session: !destroys,
+        may_always,
+    }
+}
+
+fn why(approval: &Approval) -> String {
+    let call = &approval.call;
+    let reach = if call.reach == "outside" { "reaches outside" } else { "stays on this machine" };
+    let does = match call.effect.as_str() {
+        "read" => "reads",
+        "create" => "creates something",
+        "write" => "changes something",
+        _ => "can destroy something",
+    };
+    match call.rule.strip_prefix("policy[").and_then(|rest| rest.strip_suffix(']')) {
+        Some(number) => format!("Rule {number} of the configuration asks: this {does} and {reach}."),
+        None => format!("No rule speaks of it, and it {does} and {reach} (`{}`).", call.rule),
+    }
+}
+
+fn said(approval: &Approval, decision: Verdict, rule: Option<&str>) -> String {
+    let call = &approval.call;
+    let (client, kind, target) = (&call.client, &call.kind, &call.target);
+    match decision {
+        Verdict::Reject => format!("Client `{client}` may not run {kind} `{target}` with these arguments."),
+        Verdict::Once => {
+            format!("Client `{client}` may run {kind} `{target}` once, until {:.0}.", approval.expires)
+        }
+        Verdict::Session => format!("Client `{client}` may run {kind} `{target}` until its session ends."),
+        Verdict::Always => match rule {
+            Some(file) => {
+                format!("Client `{client}` may run {kind} `{target}` from now on; the rule is in {file}.")
+            }
+            None => {
+                format!("Client `{client}` may run {kind} `{target}` from now on; a rule says so already.")
+            }
+        },
+    }
+}

@@ -1,0 +1,172 @@
+//! Who may call.
+
+use super::{HubDesk, blocking, done, now};
+use crate::install::{ClientApp, Endpoint, Transport};
+use jiff::Timestamp;
+use portcullis_admin::desk::{
+    Actor, AddClient, ChangeClient, ClientMade, ClientShown, Clients, Done, SHOWN_HERE, Showing, Snippet,
+};
+use portcullis_admin::{Code, Problem};
+use portcullis_core::{Effect, EffectSet, Secret, SystemClock, ToolView};
+use portcullis_store::clients::{ClientInfo, IdentityError, NewClient, parse_duration};
+use std::collections::HashMap;
+
+/// How many globs one client may have.
+const ALLOW_MAX: usize = 200;
+
+impl HubDesk {
+    pub(super) async fn list_clients(&self) -> Result<Clients, Problem> {
+        let identity = self.composed.identity.clone();
+        let all = blocking(move || identity.list().map_err(problem)).await?;
+        let calls = self.last_calls();
+        let config = self.config();
+        let stdio = &config.stdio;
+        let local = ClientShown {
+            name: stdio.client.clone(),
+            token_hint: None,
+            allow: stdio.scope.allow.globs().iter().map(ToString::to_string).collect(),
+            effects: names(stdio.scope.effects),
+            tools: stdio.scope.view.as_str().to_owned(),
+            created: None,
+            expires: None,
+            expired: false,
+            last_call: calls.get(&stdio.client).copied(),
+        };
+        let mut clients = vec![local];
+        clients.extend(all.into_iter().map(|info| shown(info, &calls)));
+        Ok(Clients { url: self.url.clone(), clients })
+    }
+
+    pub(super) async fn make_client(
+        &self,
+        new: AddClient,
+        actor: Actor,
+    ) -> Result<Showing<ClientMade>, Problem> {
+        if new.name == self.config().stdio.client {
+            let reason =
+                format!("`{}` is who calls on stdio (`stdio.client`); choose another name", new.name);
+            return Err(Problem::conflict(reason));
+        }
+        let expires_in = new.expires.as_deref().filter(|text| !text.trim().is_empty());
+        let expires_in =
+            expires_in.map(parse_duration).transpose().map_err(|e| Problem::invalid(e.to_string()))?;
+        let allow = bounded(if new.allow.is_empty() { vec!["*".to_owned()] } else { new.allow })?;
+        let effects = if new.effects.is_empty() { EffectSet::ALL } else { effects(&new.effects)? };
+        let tools = view(new.tools.as_deref())?.unwrap_or_default();
+        let wanted = NewClient { name: new.name, allow, effects, tools, expires_in };
+        let identity = self.composed.identity.clone();
+        let (info, token) = blocking(move || identity.add(wanted).map_err(problem)).await?;
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was made.");
+        let placeholder = Secret::new(SHOWN_HERE.to_owned());
+        let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, &placeholder);
+        let mut snippets = Vec::new();
+        for (transport, name) in [(Transport::Http, "http"), (Transport::Stdio, "stdio")] {
+            snippets.extend(ClientApp::ALL.into_iter().map(|app| Snippet {
+                application: app.as_str().to_owned(),
+                title: app.title().to_owned(),
+                transport: name.to_owned(),
+                note: app.note(transport).map(str::to_owned),
+                text: app.snippet(transport, &endpoint),
+            }));
+        }
+        let answer = ClientMade {
+            client: shown(info, &HashMap::new()),
+            token: SHOWN_HERE.to_owned(),
+            url: self.url.clone(),
+            snippets,
+        };
+        Ok(Showing { answer, shown: token })
+    }
+
+    pub(super) async fn rescope_client(
+        &self,
+        name: String,
+        change: ChangeClient,
+        actor: Actor,
+    ) -> Result<ClientShown, Problem> {
+        if name == self.config().stdio.client {
+            let reason = "what the client on stdio may do is said in the configuration, at `[stdio]`";
+            return Err(Problem::conflict(reason));
+        }
+        let (allow, effects, tools) =
+            (bounded(change.allow)?, effects(&change.effects)?, view(change.tools.as_deref())?);
+        let identity = self.composed.identity.clone();
+        let info =
+            blocking(move || identity.change_scope(&name, allow, effects, tools).map_err(problem)).await?;
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "What a client may do was changed.");
+        Ok(shown(info, &self.last_calls()))
+    }
+
+    pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<Done, Problem> {
+        let identity = self.composed.identity.clone();
+        let info = blocking(move || identity.revoke(&name).map_err(problem)).await?;
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was revoked.");
+        Ok(done(format!("Client `{}` has no access any more.", info.name)))
+    }
+
+    fn last_calls(&self) -> HashMap<String, Timestamp> {
+        // Newest first, so the first of each client counts.
+        let mut last = HashMap::new();
+        for call in self.composed.handles.live.recent() {
+            let at = Timestamp::try_from(call.at).unwrap_or_else(|_| now());
+            last.entry(call.client().to_owned()).or_insert(at);
+        }
+        last
+    }
+}
+
+fn names(effects: EffectSet) -> Vec<String> {
+    effects.iter().map(|effect| effect.as_str().to_owned()).collect()
+}
+
+fn effects(names: &[String]) -> Result<EffectSet, Problem> {
+    names.iter().map(|name| name.parse::<Effect>()).collect::<Result<_, _>>().map_err(Problem::invalid)
+}
+
+fn view(name: Option<&str>) -> Result<Option<ToolView>, Problem> {
+    match name {
+        None => Ok(None),
+        Some("all") => Ok(Some(ToolView::All)),
+        Some("search") => Ok(Some(ToolView::Search)),
+        Some(_) => Err(Problem::invalid("`tools` is `all` or `search`")),
+    }
+}
+
+fn bounded(allow: Vec<String>) -> Result<Vec<String>, Problem> {
+    if allow.len() > ALLOW_MAX {
+        return Err(Problem::invalid(format!(
+            "`allow` has {} globs, at most {ALLOW_MAX} are taken",
+            allow.len()
+        )));
+    }
+    Ok(allow)
+}
+
+fn shown(info: ClientInfo, calls: &HashMap<String, Timestamp>) -> ClientShown {
+    ClientShown {
+        expired: info.is_expired(&SystemClock),
+        last_call: calls.get(&info.name).copied(),
+        token_hint: Some(info.token_hint),
+        allow: info.allow,
+        effects: names(info.effects),
+        tools: info.tools.as_str().to_owned(),
+        created: Some(info.created),
+        expires: info.expires,
+        name: info.name,
+    }
+}
+
+fn problem(error: IdentityError) -> Problem {
+    let code = match &error {
+        IdentityError::Name(_)
+        | IdentityError::NothingAllowed
+        | IdentityError::NoEffects
+        | IdentityError::Pattern(_)
+        | IdentityError::ExpiryTooFar => Code::Invalid,
+        IdentityError::Taken(_) | IdentityError::Full => Code::Conflict,
+        IdentityError::Unknown(_) => Code::NotFound,
+        IdentityError::Corrupt(_) | IdentityError::Io(_) => Code::Unavailable,
+        IdentityError::Random(_) => Code::Internal,
+    };
+    Problem::new(code, error.to_string())
+}

@@ -1,0 +1,70 @@
+//! The hub at a glance, and its configuration.
+
+use super::{HubDesk, blocking, now, servers};
+use crate::config::Config;
+use jiff::Timestamp;
+use portcullis_admin::Problem;
+use portcullis_admin::desk::{Minute, Overview, PartHealth, Settings};
+use portcullis_core::{Clock, SystemClock};
+
+impl HubDesk {
+    pub(super) async fn glance(&self) -> Result<Overview, Problem> {
+        let composed = self.composed.clone();
+        let started = self.started;
+        blocking(move || {
+            let parts: Vec<PartHealth> = composed
+                .hub
+                .readiness()
+                .into_iter()
+                .map(|part| PartHealth {
+                    name: part.component.to_owned(),
+                    works: part.state.is_ok(),
+                    reason: part.state.err(),
+                })
+                .collect();
+            let live = &composed.handles.live;
+            let minute = |minute: portcullis_guard::MinuteCount| Minute {
+                at: Timestamp::from_second(i64::try_from(minute.began).unwrap_or_default())
+                    .unwrap_or_default(),
+                calls: minute.calls,
+                errors: minute.errors,
+                p50_us: micros(minute.p50),
+                p95_us: micros(minute.p95),
+            };
+            let sessions = composed.hub.counts().sessions;
+            let waiting = composed.handles.approvals.approvals().pending();
+            Ok(Overview {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                started,
+                now: now(),
+                ready: parts.iter().all(|part| part.works),
+                parts,
+                approvals_waiting: waiting.map_or(0, |waiting| waiting.len()),
+                scripts_waiting: None,
+                servers: servers::briefs(&composed),
+                sessions: sessions.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+                calls_open: live.open(),
+                minutes: live.minutes(SystemClock.now()).into_iter().map(minute).collect(),
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn show_settings(&self) -> Result<Settings, Problem> {
+        let (home, config, composed) = (self.home.clone(), self.config(), self.composed.clone());
+        blocking(move || {
+            let loaded = Config::load(home.path(), &crate::commands::environment);
+            Ok(Settings {
+                file: loaded.ok().and_then(|loaded| loaded.path).map(|path| path.display().to_string()),
+                home: home.path().display().to_string(),
+                written: config.shown(),
+                problem: composed.health.state().err(),
+            })
+        })
+        .await
+    }
+}
+
+pub(super) fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

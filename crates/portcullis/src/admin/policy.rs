@@ -1,0 +1,182 @@
+//! The rules, and what they make of a call.
+
+use super::{HubDesk, blocking, by, edit_problem, explained, load};
+use crate::cli::PolicyTestArgs;
+use crate::commands::environment;
+use crate::commands::policy::{listed, test};
+use crate::config::{RuleEdit, WrittenRule, edit_rules, version};
+use crate::home::Home;
+use portcullis_admin::Problem;
+use portcullis_admin::desk::{
+    Actor, AddRule, DefaultRule, MoveRule, PolicyAnswer, PolicyShown, PolicyStep, RemoveRule, RuleShown,
+    RuleText, TestPolicy,
+};
+use portcullis_core::Origin;
+use serde_json::Value;
+use std::path::Path;
+
+impl HubDesk {
+    pub(super) async fn show_policy(&self) -> Result<PolicyShown, Problem> {
+        let home = self.home.clone();
+        blocking(move || shown(&home)).await
+    }
+
+    pub(super) async fn explain_policy(&self, question: TestPolicy) -> Result<PolicyAnswer, Problem> {
+        let home = self.home.clone();
+        blocking(move || {
+            let wanted = question.origin.as_deref().unwrap_or(Origin::Client.as_str());
+            let origin = Origin::ALL.into_iter().find(|origin| origin.as_str() == wanted);
+            let origin = origin.ok_or_else(|| {
+                Problem::invalid("`origin` is one of client, schedule, script, chat and admin")
+            })?;
+            if question.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
+                return Err(Problem::invalid("`arguments` has to be an object"));
+            }
+            let args = PolicyTestArgs {
+                client: question.client,
+                tool: question.tool,
+                arguments: question.arguments.map(|arguments| arguments.to_string()),
+                origin,
+                at: question.at.filter(|at| !at.trim().is_empty()),
+            };
+            let answer = test::answer_json(&home, &load(&home)?, &args).map_err(explained)?;
+            Ok(answered(&answer))
+        })
+        .await
+    }
+
+    pub(super) async fn write_rule(&self, new: AddRule, actor: Actor) -> Result<PolicyShown, Problem> {
+        let AddRule { rule, before, version } = new;
+        let comment = format!("Added by {}.", by(&actor));
+        self.edit(version, actor, move |count| RuleEdit::Add {
+            at: before.unwrap_or(count),
+            rule: written(rule, comment),
+        })
+        .await
+    }
+
+    pub(super) async fn take_rule_out(&self, rule: RemoveRule, actor: Actor) -> Result<PolicyShown, Problem> {
+        self.edit(rule.version, actor, move |_| RuleEdit::Remove { at: rule.at }).await
+    }
+
+    pub(super) async fn move_rule_to(&self, rule: MoveRule, actor: Actor) -> Result<PolicyShown, Problem> {
+        let MoveRule { from, to, version } = rule;
+        self.edit(version, actor, move |_| RuleEdit::Move { from, to }).await
+    }
+
+    /// Changes the file, if it is the one that was looked at.
+    async fn edit(
+        &self,
+        seen: String,
+        actor: Actor,
+        change: impl FnOnce(usize) -> RuleEdit + Send + 'static,
+    ) -> Result<PolicyShown, Problem> {
+        let home = self.home.clone();
+        blocking(move || {
+            let count = load(&home)?.config.policy.len();
+            if version(home.path()) != seen {
+                return Err(Problem::changed("the configuration was changed meanwhile")
+                    .hint("look at the rules again"));
+            }
+            let change = change(count);
+            let place = match &change {
+                RuleEdit::Add { at, .. } => at.checked_sub(1).unwrap_or_default(),
+                RuleEdit::Remove { at } => *at,
+                RuleEdit::Move { from, to } => *from.max(to),
+            };
+            if place >= count && !(count == 0 && matches!(change, RuleEdit::Add { at: 0, .. })) {
+                return Err(Problem::not_found(format!("there are {count} rules, counted from 0")));
+            }
+            edit_rules(home.path(), &environment, &change).map_err(edit_problem)?;
+            tracing::info!(target: "admin", admin = actor.name, "The rules were changed.");
+            shown(&home)
+        })
+        .await
+    }
+}
+
+fn written(rule: RuleText, comment: String) -> WrittenRule {
+    let some = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    WrittenRule {
+        tools: rule.tools,
+        clients: rule.clients,
+        origins: rule.origins,
+        effects: rule.effects,
+        reach: some(rule.reach),
+        hours: some(rule.hours),
+        days: rule.days,
+        until: some(rule.until),
+        decision: rule.decision,
+        comment,
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(text).collect()
+}
+
+fn shown(home: &Home) -> Result<PolicyShown, Problem> {
+    let (version, loaded) = (version(home.path()), load(home)?);
+    let list = listed(&loaded).map_err(explained)?;
+    let rule = |rule: &Value| RuleShown {
+        name: text(&rule["name"]),
+        place: rule["place"].as_str().map(str::to_owned),
+        rule: RuleText {
+            decision: text(&rule["decision"]),
+            tools: texts(&rule["tools"]),
+            clients: texts(&rule["clients"]),
+            origins: texts(&rule["origins"]),
+            effects: texts(&rule["effects"]),
+            reach: rule["reach"].as_str().map(str::to_owned),
+            hours: rule["hours"].as_str().map(str::to_owned),
+            days: rule["days"]
+                .as_str()
+                .into_iter()
+                .flat_map(|days| days.split(", "))
+                .map(str::to_owned)
+                .collect(),
+            until: rule["until"].as_str().map(str::to_owned),
+        },
+        in_force: rule["in_force"].as_bool().unwrap_or(false),
+    };
+    let default = |default: &Value| DefaultRule {
+        name: text(&default["name"]),
+        decision: text(&default["decision"]),
+        about: texts(&default["about"]),
+    };
+    let is_toml = |path: &Path| path.extension().is_some_and(|extension| extension == "toml");
+    let read_only = loaded.path.as_deref().filter(|path| !is_toml(path));
+    Ok(PolicyShown {
+        version,
+        timezone: text(&list["timezone"]),
+        rules: list["rules"].as_array().into_iter().flatten().map(rule).collect(),
+        defaults: list["defaults"].as_array().into_iter().flatten().map(default).collect(),
+        read_only: read_only
+            .map(|path| format!("only TOML can be changed from here, and this is {}", path.display())),
+    })
+}
+
+fn answered(answer: &Value) -> PolicyAnswer {
+    let step = |rule: &Value| {
+        let matches = rule["matched"].as_bool()?;
+        Some(PolicyStep {
+            rule: text(&rule["name"]),
+            place: rule["place"].as_str().map(str::to_owned),
+            matches,
+            why: text(&rule["why"]),
+        })
+    };
+    PolicyAnswer {
+        decision: text(&answer["decision"]),
+        rule: text(&answer["rule"]),
+        place: answer["place"].as_str().map(str::to_owned),
+        why: text(&answer["next"]),
+        steps: answer["rules"].as_array().into_iter().flatten().filter_map(step).collect(),
+        arguments_problem: answer["arguments"]["problem"].as_str().map(str::to_owned),
+        nearest: texts(&answer["tool"]["nearest"]),
+    }
+}

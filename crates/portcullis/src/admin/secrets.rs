@@ -1,0 +1,96 @@
+//! Values that agents may use and nobody may read.
+
+use super::{HubDesk, blocking, done};
+use portcullis_admin::desk::{Actor, Done, GrantSecret, SecretShown, Secrets, SetSecret};
+use portcullis_admin::{Code, Problem};
+use portcullis_store::secrets::{Grant, SecretError, SecretInfo, is_secret_name};
+
+impl HubDesk {
+    pub(super) async fn list_secrets(&self) -> Result<Secrets, Problem> {
+        let store = self.composed.secrets.clone();
+        let all = blocking(move || store.list().map_err(problem)).await?;
+        Ok(Secrets { secrets: all.into_iter().map(shown).collect() })
+    }
+
+    pub(super) async fn keep_secret(
+        &self,
+        name: String,
+        new: SetSecret,
+        actor: Actor,
+    ) -> Result<SecretShown, Problem> {
+        let grants = new.grants.as_deref().map(parsed).transpose()?;
+        let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
+        let info = blocking(move || {
+            let info = store.set(&name, &new.value.0, grants).map_err(problem)?;
+            // Masked before anyone can use it.
+            live.apply();
+            Ok(info)
+        })
+        .await?;
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "A secret was set.");
+        Ok(shown(info))
+    }
+
+    pub(super) async fn regrant_secret(
+        &self,
+        name: String,
+        grants: GrantSecret,
+        actor: Actor,
+    ) -> Result<SecretShown, Problem> {
+        let grants = parsed(&grants.grants)?;
+        let store = self.composed.secrets.clone();
+        let info = blocking(move || store.set_grants(&name, grants).map_err(problem)).await?;
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "The grants of a secret were changed.");
+        Ok(shown(info))
+    }
+
+    pub(super) async fn forget_secret(&self, name: String, actor: Actor) -> Result<Done, Problem> {
+        if !is_secret_name(&name) {
+            return Err(problem(SecretError::Unknown(portcullis_core::json::printable(&name))));
+        }
+        let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
+        let info = blocking(move || {
+            let info = store.remove(&name).map_err(problem)?;
+            live.apply();
+            Ok(info)
+        })
+        .await?;
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "A secret was removed.");
+        Ok(done(format!("Secret `{}` is forgotten, and no longer masked.", info.name)))
+    }
+}
+
+fn parsed(grants: &[String]) -> Result<Vec<Grant>, Problem> {
+    grants.iter().map(|text| text.parse().map_err(problem)).collect()
+}
+
+fn shown(info: SecretInfo) -> SecretShown {
+    SecretShown {
+        name: info.name,
+        grants: info.grants.iter().map(Grant::to_string).collect(),
+        created: info.created,
+        updated: info.updated,
+        last_used: None,
+    }
+}
+
+fn problem(error: SecretError) -> Problem {
+    let code = match &error {
+        SecretError::Name(_)
+        | SecretError::NoHandle
+        | SecretError::TooShort { .. }
+        | SecretError::TooLong { .. }
+        | SecretError::Grant { .. }
+        | SecretError::NotAddress(_)
+        | SecretError::WeakPassphrase { .. } => Code::Invalid,
+        SecretError::Unknown(_) => Code::NotFound,
+        SecretError::NotGranted { .. } | SecretError::Full | SecretError::ManyGrants(_) => Code::Conflict,
+        SecretError::Locked(_) | SecretError::Damaged(_) | SecretError::Io(_) => Code::Unavailable,
+        SecretError::Cipher | SecretError::Random(_) => Code::Internal,
+    };
+    let message = match &error {
+        SecretError::Name(name) => SecretError::Name(portcullis_core::json::printable(name)).to_string(),
+        other => other.to_string(),
+    };
+    Problem::new(code, message)
+}

@@ -1,0 +1,290 @@
+//! Changing the rules in the configuration, and leaving everything else in it as it is, comments too.
+
+use super::edit_servers::{Change, EditError, edit};
+use super::read;
+use super::{Config, Environment};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// A rule that is to be in the configuration. What is empty or `None` is not written, and takes all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WrittenRule {
+    pub(crate) tools: Vec<String>,
+    pub(crate) clients: Vec<String>,
+    pub(crate) origins: Vec<String>,
+    pub(crate) effects: Vec<String>,
+    pub(crate) reach: Option<String>,
+    pub(crate) hours: Option<String>,
+    pub(crate) days: Vec<String>,
+    pub(crate) until: Option<String>,
+    pub(crate) decision: String,
+    /// Where it came from, for whoever reads the file.
+    pub(crate) comment: String,
+}
+
+/// What is to be different afterwards. Rules are named by their place, from zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RuleEdit {
+    Add { at: usize, rule: WrittenRule },
+    Remove { at: usize },
+    Move { from: usize, to: usize },
+}
+
+impl WrittenRule {
+    fn written(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let list = |all: &[String]| all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+        // Writing to a text does not fail.
+        let mut text = format!("# {}\n[[policy]]\n", self.comment.replace(char::is_control, " "));
+        for (key, all) in [
+            ("tools", &self.tools),
+            ("clients", &self.clients),
+            ("origins", &self.origins),
+            ("effects", &self.effects),
+            ("days", &self.days),
+        ] {
+            if !all.is_empty() {
+                let _ = writeln!(text, "{key} = [{}]", list(all));
+            }
+        }
+        for (key, value) in [("reach", &self.reach), ("hours", &self.hours), ("until", &self.until)] {
+            if let Some(value) = value {
+                let _ = writeln!(text, "{key} = {}", quoted(value));
+            }
+        }
+        let _ = writeln!(text, "decision = {}", quoted(&self.decision));
+        text
+    }
+}
+
+impl RuleEdit {
+    /// Returns whether this is all that is different between two readings of the file.
+    pub(super) fn is_all(&self, before: &mut Value, after: &mut Value) -> bool {
+        let (Some(old), Some(new)) = (before["policy"].as_array_mut(), after["policy"].as_array_mut()) else {
+            return false;
+        };
+        match self {
+            RuleEdit::Add { at, .. } if *at < new.len() => drop(new.remove(*at)),
+            RuleEdit::Remove { at } if *at < old.len() => drop(old.remove(*at)),
+            RuleEdit::Move { from, to } if *from < old.len() && *to < old.len() => {
+                let moved = old.remove(*from);
+                old.insert(*to, moved);
+            }
+            _ => return false,
+        }
+        // Both are compared with all the rest.
+        true
+    }
+}
+
+/// Tells one text of the file from another.
+pub(crate) fn version(home: &Path) -> String {
+    let text = read::find(home).ok().flatten().map(|source| source.text).unwrap_or_default();
+    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Changes the rules. Returns the file.
+///
+/// What was written is read again first: unless everything else means what it meant, nothing is changed.
+pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -> Result<PathBuf, EditError> {
+    let entry = match change {
+        RuleEdit::Add { rule, .. } => {
+            let text = rule.written();
+            // By itself: what is wrong with it is told in its own words.
+            let document = read::parse("the rule", &text)?;
+            Config::of("the rule", &document, home, env)?;
+            text
+        }
+        RuleEdit::Remove { at } => format!("take the rule number {at} out, counted from 0\n"),
+        RuleEdit::Move { from, to } => {
+            format!("put the rule number {from} in the place {to}, counted from 0\n")
+        }
+    };
+    let edited = edit(home, env, &entry, |old, text| {
+        let count = old["policy"].as_array().map_or(0, Vec::len);
+        let not_understood = || EditError::ByHand {
+            name: "the configuration".to_owned(),
+            why: "its rules are not written as `[[policy]]`".to_owned(),
+            entry: entry.clone(),
+        };
+        let blocks =
+            Blocks::of(text).filter(|blocks| blocks.rules.len() == count).ok_or_else(not_understood)?;
+        let text = blocks.changed(change, &entry).ok_or_else(not_understood)?;
+        Ok((text, Change::Rules(change.clone())))
+    })?;
+    edited.write(home)
+}
+
+/// The text of a file, cut into its rules and what is between them.
+struct Blocks<'t> {
+    /// What stands before each rule, and after the last.
+    between: Vec<&'t str>,
+    /// Each with the comment right above it.
+    rules: Vec<&'t str>,
+}
+
+impl<'t> Blocks<'t> {
+    fn of(text: &'t str) -> Option<Blocks<'t>> {
+        let (mut between, mut rules) = (Vec::new(), Vec::new());
+        // Where the present part began, and whether it is a rule.
+        let (mut began, mut in_rule) = (0, false);
+        // Where the comment that stands right above the present line began.
+        let (mut at, mut comment) = (0, None);
+        for line in text.split_inclusive('\n') {
+            let bare: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            if bare.starts_with('[') && bare.ends_with(']') {
+                let from = comment.unwrap_or(at);
+                let is_rule = bare == "[[policy]]";
+                if in_rule {
+                    rules.push(text.get(began..from)?);
+                    if is_rule {
+                        between.push("");
+                    }
+                } else if is_rule {
+                    between.push(text.get(began..from)?);
+                }
+                if in_rule || is_rule {
+                    began = from;
+                }
+                in_rule = is_rule;
+            }
+            comment = if line.trim_start().starts_with('#') { comment.or(Some(at)) } else { None };
+            at += line.len();
+        }
+        if in_rule {
+            rules.push(text.get(began..)?);
+            between.push("");
+        } else {
+            between.push(text.get(began..)?);
+        }
+        Some(Blocks { between, rules })
+    }
+
+    /// Returns the text with the change. A rule that goes takes nothing of what is between rules with it.
+    fn changed(&self, change: &RuleEdit, entry: &str) -> Option<String> {
+        let mut rules: Vec<String> = self.rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let mut between: Vec<String> = self.between.iter().map(|text| (*text).to_owned()).collect();
+        match change {
+            RuleEdit::Add { at, .. } if *at <= rules.len() => {
+                let mut text = entry.to_owned();
+                let is_last = *at == rules.len();
+                if !is_last {
+                    text.push('\n');
+                }
+                rules.insert(*at, text);
+                // After the last rule comes what came after it; before the first what came before it.
+                between.insert(if is_last { *at } else { *at + 1 }, String::new());
+                if is_last {
+                    separate(&mut rules, &mut between, *at);
+                }
+            }
+            RuleEdit::Remove { at } if *at < rules.len() => {
+                rules.remove(*at);
+                let after = between.remove(*at + 1);
+                between.get_mut(*at)?.push_str(&after);
+            }
+            RuleEdit::Move { from, to } if *from < rules.len() && *to < rules.len() => {
+                let mut moved = rules.remove(*from);
+                if !moved.ends_with('\n') {
+                    moved.push('\n');
+                }
+                rules.insert(*to, moved);
+                let last = rules.len() - 1;
+                for rule in rules.iter_mut().take(last).filter(|rule| !rule.ends_with("\n\n")) {
+                    rule.push('\n');
+                }
+            }
+            _ => return None,
+        }
+        let mut text = String::new();
+        for (at, between) in between.iter().enumerate() {
+            text.push_str(between);
+            text.push_str(rules.get(at).map_or("", String::as_str));
+        }
+        Some(text)
+    }
+}
+
+/// Puts an empty line before a rule that comes after everything else.
+fn separate(rules: &mut [String], between: &mut [String], at: usize) {
+    let before = match between.get(at).filter(|text| !text.is_empty()) {
+        Some(text) => text.clone(),
+        None => at.checked_sub(1).and_then(|last| rules.get(last)).cloned().unwrap_or_default(),
+    };
+    let gap = match before.as_str() {
+        "" => "",
+        text if text.ends_with("\n\n") => "",
+        text if text.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    if let Some(text) = between.get_mut(at) {
+        text.push_str(gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# mine\n[limits]\nsessions_max = 5000 # many\n\n# first\n[[policy]]\ntools=['a_*']\ndecision='deny'\n\n[[policy]]\ntools=['b_*']\ndecision='ask'\n\n# after\n[memory]\nenabled = true\n";
+
+    fn changed(text: &str, change: &RuleEdit) -> Result<String, EditError> {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("portcullis.toml"), text).unwrap();
+        let path = edit_rules(home.path(), &|_| None, change)?;
+        Ok(std::fs::read_to_string(path).unwrap())
+    }
+
+    fn rule() -> WrittenRule {
+        WrittenRule {
+            tools: vec!["c_*".to_owned()],
+            decision: "allow".to_owned(),
+            comment: "by ann".to_owned(),
+            ..WrittenRule::default()
+        }
+    }
+
+    #[test]
+    fn rules_are_added_removed_and_moved_and_nothing_else_changes() {
+        let add = |at| changed(FILE, &RuleEdit::Add { at, rule: rule() }).unwrap();
+        let new = "# by ann\n[[policy]]\ntools = [\"c_*\"]\ndecision = \"allow\"\n";
+        assert_eq!(add(0), FILE.replace("# first", &format!("{new}\n# first")));
+        assert_eq!(
+            add(1),
+            FILE.replace("[[policy]]\ntools=['b_*']", &format!("{new}\n[[policy]]\ntools=['b_*']"))
+        );
+        assert!(add(2).ends_with("enabled = true\n\n".to_owned().as_str()) || add(2).contains(new));
+        let remove = |at| changed(FILE, &RuleEdit::Remove { at }).unwrap();
+        assert_eq!(remove(0), FILE.replace("# first\n[[policy]]\ntools=['a_*']\ndecision='deny'\n\n", ""));
+        assert_eq!(remove(1), FILE.replace("[[policy]]\ntools=['b_*']\ndecision='ask'\n\n", ""));
+        let moved = changed(FILE, &RuleEdit::Move { from: 1, to: 0 }).unwrap();
+        assert!(moved.find("b_*") < moved.find("# first") && moved.contains("# after\n[memory]"), "{moved}");
+        assert_eq!(changed(&moved, &RuleEdit::Move { from: 0, to: 1 }).unwrap(), FILE);
+    }
+
+    #[test]
+    fn a_first_rule_comes_after_everything() {
+        for text in ["", "[memory]\nenabled = true", "# only a comment\n"] {
+            let text = changed(text, &RuleEdit::Add { at: 0, rule: rule() }).unwrap();
+            assert!(text.ends_with("decision = \"allow\"\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_or_not_understood_changes_nothing() {
+        let bad = WrittenRule { decision: "perhaps".to_owned(), ..rule() };
+        let error = changed(FILE, &RuleEdit::Add { at: 0, rule: bad }).unwrap_err();
+        assert!(matches!(error, EditError::Config(_)), "{error}");
+        for (text, change) in [
+            ("policy = [{ decision = 'ask' }]\n", RuleEdit::Remove { at: 0 }),
+            (FILE, RuleEdit::Remove { at: 2 }),
+            (FILE, RuleEdit::Move { from: 0, to: 2 }),
+            (FILE, RuleEdit::Add { at: 3, rule: rule() }),
+            ("[[policy]]\ndecision='ask'\ntools=['''\n[[policy]]\n''']\n", RuleEdit::Remove { at: 0 }),
+        ] {
+            assert!(matches!(changed(text, &change), Err(EditError::ByHand { .. })), "{text}");
+        }
+    }
+}
