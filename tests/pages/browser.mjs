@@ -8,6 +8,8 @@ const CHECK_MS = 60_000;
 const ELEMENT_MS = 15_000;
 
 let failed = 0;
+/** The page that was opened last, to tell what it said when a check fails. */
+let latest;
 
 /** Does one check, and prints what came of it. Later checks are done in any case. */
 export async function check(name, work) {
@@ -21,9 +23,19 @@ export async function check(name, work) {
     console.log(`ok     ${name}${note ? ` (${note})` : ""} ${Math.round(performance.now() - start)} ms`);
   } catch (error) {
     failed += 1;
-    console.log(`FAILED ${name}\n${error.stack ?? error}`);
+    console.log(`FAILED ${name}\n${error.stack ?? error}\n${await lastSeen()}`);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** Returns where the browser was, and what the page said of it. */
+async function lastSeen() {
+  try {
+    const said = await latest.locator("[role=alert], [role=status], h1").allTextContents();
+    return `at ${latest.url()}: ${said.map((text) => text.trim()).filter(Boolean).join(" | ")}`;
+  } catch {
+    return "";
   }
 }
 
@@ -68,6 +80,7 @@ export async function open(browser, own, options = {}) {
     return route.abort();
   });
   context.on("page", (page) => {
+    latest = page;
     page.on("dialog", (dialog) => {
       seen.push(`dialog: ${dialog.message()}`);
       dialog.dismiss().catch(() => {});

@@ -5,6 +5,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { problemsOf, WRONG, WRONG_FOUND } from "./access.mjs";
 import { begin, check, equal, finish, holds, launch, open } from "./browser.mjs";
+import { madeElements, rawCharacters } from "./foreign.mjs";
 
 const OUT = process.env.PAGES_OUT;
 const PASSWORD = "correct horse battery";
@@ -37,6 +38,9 @@ const PAGES = [
   ["nothing-here", "/admin/nothing/here"],
 ];
 
+/** What the README shows: as much as fits on a screen. */
+const SHOWN = ["now-light", "approval-hostile-dark"];
+
 /** Starts the invented hub. Returns the link to begin with, and how to end it. */
 function start(perSecond) {
   const child = spawn(process.env.DEMO_BIN, {
@@ -48,26 +52,6 @@ function start(perSecond) {
     child.once("exit", (code) => reject(new Error(`the demo ended with ${code}`)));
     createInterface(child.stdout).once("line", (link) => resolve({ link, origin: new URL(link).origin, host: new URL(link).host, end: () => child.kill("SIGTERM") }));
   });
-}
-
-/** No element of the page may come from what somebody wrote. */
-function madeElements() {
-  return [...document.querySelectorAll("main script, main img, main style, main iframe, main [onerror], main [onload], main a[href^=javascript]")].map(
-    (element) => element.outerHTML.slice(0, 100),
-  );
-}
-
-/** No character that hides, turns or orders may be in the page as it is. */
-function rawCharacters() {
-  const raw = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e0fff}]/u;
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const found = [];
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    // A field gives back exactly what was put in.
-    if (node.parentElement.closest("textarea, .editor")) continue;
-    if (raw.test(node.textContent)) found.push(JSON.stringify(node.textContent.slice(0, 80)));
-  }
-  return found;
 }
 
 async function main() {
@@ -151,6 +135,9 @@ async function looks(browser, demo) {
         equal(await page.evaluate(madeElements), [], "elements that somebody else made");
         equal(await page.evaluate(rawCharacters), [], "characters that hide");
         await page.screenshot({ path: `${OUT}/${name}-${look}.png`, fullPage: look !== "phone", animations: "disabled" });
+        if (SHOWN.includes(`${name}-${look}`)) {
+          await page.screenshot({ path: `${OUT}/${name}-${look}-shown.png`, animations: "disabled" });
+        }
         quiet(name);
       });
     }

@@ -9,6 +9,7 @@ mod conformance;
 mod generate;
 mod layout;
 mod node;
+mod pages;
 mod python;
 mod run;
 mod steps;
@@ -26,6 +27,7 @@ Tasks:
   gen [--check]                       write the generated files, or say which are stale
   conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
+  pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
   calendars [--seed N]                compare calendars with a reference implementation
   bench [fetch]                       measure the release build and write docs/benchmarks.md;
                                       or only compare web_fetch with mcp-server-fetch
@@ -43,6 +45,7 @@ enum Task {
     Generate(generate::Mode),
     Conformance(conformance::Side),
     Clients,
+    Pages(pages::Pictures),
     Calendars(Option<String>),
     Bench(Vec<String>),
     Torture(torture::Settings),
@@ -77,6 +80,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Generate(mode) => return generate::run(&layout, mode),
         Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
+        Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
@@ -95,6 +99,8 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
         ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
+        ["pages"] => Ok(Task::Pages(pages::Pictures::Leave)),
+        ["pages", "--keep"] => Ok(Task::Pages(pages::Pictures::Keep)),
         ["calendars"] => Ok(Task::Calendars(None)),
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
@@ -171,6 +177,8 @@ mod tests {
             ("conformance server", Task::Conformance(conformance::Side::Server)),
             ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
+            ("pages", Task::Pages(pages::Pictures::Leave)),
+            ("pages --keep", Task::Pages(pages::Pictures::Keep)),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {

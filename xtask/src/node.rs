@@ -1,4 +1,5 @@
-//! Node, and what runs under it: the conformance suite, the TypeScript SDKs and the Inspector.
+//! Node, and what runs under it: the conformance suite, the TypeScript SDKs, the Inspector, and what
+//! drives the browser.
 //!
 //! Versions are pinned in `xtask/node`. Node itself is one of the packages, because the suite needs a newer one
 //! than distributions have; the machine's own npm only installs it.

@@ -31,7 +31,7 @@ enum Plan {
 /// A command as a person would type it at the root of the repository.
 type Words = &'static [&'static str];
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: "format",
         what: "the code is formatted",
@@ -90,6 +90,12 @@ const STEPS: [Step; 10] = [
         what: "Python SDK, TypeScript SDK and Inspector against the program",
         needs_build: true,
         plan: |_| Plan::Run(vec![&["cargo", "xtask", "clients"]]),
+    },
+    Step {
+        name: "pages",
+        what: "the admin page in a real browser",
+        needs_build: true,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "pages"]]),
     },
     Step {
         name: "calendars",

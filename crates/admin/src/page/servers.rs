@@ -9,10 +9,18 @@ use crate::desk::{
     AddServer, Done, ImportFrom, ImportServers, Importable, ServerShown, ServerWhole, SignInPage,
     SwitchServer, TrustServer,
 };
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use askama::Template;
 use axum::extract::Path;
+use axum::http::StatusCode;
 use axum::response::Response;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a server that was just written into the configuration is waited for.
+const KNOWN_WITHIN: Duration = Duration::from_secs(3);
+/// How often it is looked for meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Template)]
 #[template(path = "servers.html")]
@@ -47,7 +55,11 @@ pub(crate) async fn add(order: Order) -> Response {
         Err(problem) => Err(problem),
     };
     match added {
-        Ok(done) => visit.done(done.said.clone(), &place_of(form.get("name").trim())),
+        Ok(done) => {
+            let name = form.get("name").trim();
+            until_known(&visit, name).await;
+            visit.done(done.said.clone(), &place_of(name))
+        }
         Err(problem) => show_list(&visit, Some(Slip::wrong("add", problem, form)), None).await,
     }
 }
@@ -87,6 +99,19 @@ pub(crate) async fn change(Path(name): Path<String>, order: Order) -> Response {
             }
         };
     }
+    if form.get("do") == "look" {
+        let actor = visit.actor();
+        // Without going on to another page: what was seen is what is trusted, and it is seen here.
+        return match visit.counter().ask(|desk| desk.look_at_server(name.clone(), actor)).await {
+            Ok(whole) => {
+                let frame = visit.frame(Place::Servers, None).await;
+                shown(StatusCode::OK, &One { frame, whole: whole.into_inner(), sign_in: None })
+            }
+            Err(problem) => {
+                show_one(&visit, name, Some(Slip::wrong("server", problem.into_inner(), form)), None).await
+            }
+        };
+    }
     match changed(&visit, &name, &form).await {
         Ok(done) if form.get("do") == "remove" => visit.done(done.said, "/admin/servers"),
         Ok(done) => visit.done(done.said, &place_of(&name)),
@@ -110,6 +135,17 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<Done, Problem
         _ => return Err(super::unknown_order()),
     };
     asked.map(Clean::into_inner).map_err(Clean::into_inner)
+}
+
+/// A hub follows its configuration, a moment after it was written. The next page shall know the server already.
+async fn until_known(visit: &Visit, name: &str) {
+    let deadline = Instant::now() + KNOWN_WITHIN;
+    while Instant::now() < deadline {
+        match visit.counter().ask(|desk| desk.server(name.to_owned())).await {
+            Err(problem) if problem.code == Code::NotFound => tokio::time::sleep(LOOK_EVERY).await,
+            _ => return,
+        }
+    }
 }
 
 fn new_server(form: &Form) -> Result<AddServer, Problem> {

@@ -116,6 +116,12 @@ pub(crate) fn url(text: impl AsRef<str>) -> String {
     utf8_percent_encode(text.as_ref(), STEP).to_string()
 }
 
+/// Returns whether an address that another server chose may become a link. Others could run something.
+pub(crate) fn is_web(address: impl AsRef<str>) -> bool {
+    let address = address.as_ref();
+    address.starts_with("https://") || address.starts_with("http://")
+}
+
 /// Returns JSON over several lines.
 pub(crate) fn pretty(value: impl serde::Serialize) -> String {
     serde_json::to_string_pretty(&value).unwrap_or_else(|_| "cannot be shown".to_owned())
@@ -229,6 +235,7 @@ mod tests {
     #[test]
     fn a_name_is_one_step_of_a_path() {
         assert_eq!(url("../a b/ü?x#y"), "..%2Fa%20b%2F%C3%BC%3Fx%23y");
+        assert!(is_web("https://login.example/") && !is_web("javascript:alert(1)") && !is_web(" https://x"));
         assert_eq!(short("x".repeat(141)), format!("{}…", "x".repeat(140)));
     }
 }
