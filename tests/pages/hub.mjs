@@ -155,11 +155,16 @@ async function main() {
     await page.getByRole("status").filter({ hasText: "trusted" }).waitFor();
   });
   await check(`${texts.length} hostile texts stay text: as descriptions, arguments and replies`, async () => {
-    await page.goto(`${origin}/admin/tools?q=say_`);
-    for (let tries = 0; (await page.locator("tbody tr").count()) < texts.length; tries += 1) {
-      holds(tries < 60, `${await page.locator("tbody tr").count()} tools appear`);
+    const appear = async () => {
+      await page.goto(`${origin}/admin/servers/hostile`);
+      // One that the hub lets nobody see is still told here, with the reason.
+      const dropped = await page.getByText("does not appear:").count();
+      await page.goto(`${origin}/admin/tools?q=say_`);
+      return dropped + (await page.locator("tbody tr").count());
+    };
+    for (let tries = 0; (await appear()) < texts.length; tries += 1) {
+      holds(tries < 30, `${await appear()} of ${texts.length} tools appear`);
       await page.waitForTimeout(250);
-      await page.reload();
     }
     await foreign("the list of tools");
     for (const at of [0, 1, 2, 3]) {
