@@ -136,7 +136,9 @@ async function looks(browser, demo) {
         equal(await page.evaluate(rawCharacters), [], "characters that hide");
         await page.screenshot({ path: `${OUT}/${name}-${look}.png`, fullPage: look !== "phone", animations: "disabled" });
         if (SHOWN.includes(`${name}-${look}`)) {
+          await page.setViewportSize({ width: 1200, height: 780 });
           await page.screenshot({ path: `${OUT}/${name}-${look}-shown.png`, animations: "disabled" });
+          await page.setViewportSize({ width: 1280, height: 900 });
         }
         quiet(name);
       });

@@ -10,7 +10,7 @@ const FRESH_MAX = 8;
 /** How often the list is drawn at most. */
 const DRAW_EVERY_MS = 150;
 /** Of the time, drawing takes one part in so many at most; a slow machine draws less often, and stays usable. */
-const DRAW_SHARE = 6;
+const DRAW_SHARE = 4;
 /** How often a screen reader is told a summary. */
 const SPOKEN_EVERY_MS = 10_000;
 /** How long to wait before connecting again, doubled each time up to the last. */

@@ -64,7 +64,7 @@ impl DemoDesk {
             started: data::ago(60 * 26),
             events: broadcast::Sender::new(EVENTS_MAX),
             state: Mutex::new(state),
-            scripts: DemoScripts::default(),
+            scripts: DemoScripts,
         }
     }
 

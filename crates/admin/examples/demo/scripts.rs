@@ -8,7 +8,6 @@ use serde_json::json;
 
 const REPORT: &str = "# @description Sums up yesterday's tickets and writes them to a note.\n# @author marta\n# @version 1.2\n# @secrets TICKETS_TOKEN\n# @hosts tickets.example\n# @tools memory_write\n\n\ndef lines(tickets):\n    \"\"\"One line for each ticket.\"\"\"\n    return [\"%s: %s\" % (t[\"id\"], t[\"title\"]) for t in tickets]\n\n\ndef main():\n    answer = http.get(\n        \"https://tickets.example/api/tickets?since=1d\",\n        headers = {\"Authorization\": secrets.get(\"TICKETS_TOKEN\")},\n    )\n    found = json.decode(answer.body)\n    if len(found) == 0:\n        return \"nothing new\"\n    tools.call(\"memory_write\", text = \"\\n\".join(lines(found)))\n    return len(found)  # integers stay integers: 42\n";
 
-#[derive(Default)]
 pub(crate) struct DemoScripts;
 
 fn capabilities(secrets: &[&str], hosts: &[&str], tools: &[&str]) -> Capabilities {
