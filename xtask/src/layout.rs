@@ -55,6 +55,11 @@ impl Layout {
         self.target.join("dist").join(program)
     }
 
+    /// Returns the folder for pictures of the admin page.
+    pub(crate) fn pages(&self) -> PathBuf {
+        self.target.join("pages")
+    }
+
     /// Returns a file or folder of `torture`, below `target/torture`.
     pub(crate) fn torture(&self, name: &str) -> PathBuf {
         self.target.join("torture").join(name)

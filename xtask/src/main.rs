@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a person or a CI log reads what this prints")]
 
 mod bench;
+mod browser;
 mod calendars;
 mod clients;
 mod conformance;
@@ -10,6 +11,7 @@ mod generate;
 mod hub;
 mod layout;
 mod node;
+mod pages;
 mod python;
 mod run;
 mod steps;
@@ -29,6 +31,7 @@ Tasks:
   conformance [server|client]         run the official conformance suite, against both or one of them
   clients                             let real clients talk to the built program
   upstreams                           put real servers behind the built program, and OpenCode before it
+  pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
   calendars [--seed N]                compare calendars with a reference implementation
   bench [fetch|upstream]              measure the release build and write docs/benchmarks.md; or only compare
                                       web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
@@ -47,6 +50,7 @@ enum Task {
     Conformance(conformance::Side),
     Clients,
     Upstreams,
+    Pages(pages::Pictures),
     Calendars(Option<String>),
     Bench(Vec<String>),
     Torture(torture::Settings),
@@ -82,6 +86,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Conformance(side) => return conformance::run(&layout, side),
         Task::Clients => return clients::run(&layout),
         Task::Upstreams => return upstreams::run(&layout),
+        Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
@@ -101,6 +106,8 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
         ["clients"] => Ok(Task::Clients),
         ["upstreams"] => Ok(Task::Upstreams),
+        ["pages"] => Ok(Task::Pages(pages::Pictures::Leave)),
+        ["pages", "--keep"] => Ok(Task::Pages(pages::Pictures::Keep)),
         ["calendars"] => Ok(Task::Calendars(None)),
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
@@ -178,6 +185,8 @@ mod tests {
             ("conformance client", Task::Conformance(conformance::Side::Client)),
             ("clients", Task::Clients),
             ("upstreams", Task::Upstreams),
+            ("pages", Task::Pages(pages::Pictures::Leave)),
+            ("pages --keep", Task::Pages(pages::Pictures::Keep)),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {

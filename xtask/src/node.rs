@@ -1,4 +1,5 @@
-//! Node, and what runs under it: the conformance suite, the TypeScript SDKs, the Inspector, and real servers.
+//! Node, and what runs under it: the conformance suite, the TypeScript SDKs, the Inspector, real servers, and what
+//! drives the browser.
 //!
 //! Versions are pinned in `xtask/node` and the folders beside it. Node itself is one of the packages, because the suite needs a newer one
 //! than distributions have; the machine's own npm only installs it.

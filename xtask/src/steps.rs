@@ -31,7 +31,7 @@ enum Plan {
 /// A command as a person would type it at the root of the repository.
 type Words = &'static [&'static str];
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step {
         name: "format",
         what: "the code is formatted",
@@ -96,6 +96,12 @@ const STEPS: [Step; 11] = [
         what: "real servers behind the program, and OpenCode before it",
         needs_build: true,
         plan: |_| Plan::Run(vec![&["cargo", "xtask", "upstreams"]]),
+    },
+    Step {
+        name: "pages",
+        what: "the admin page in a real browser",
+        needs_build: true,
+        plan: |_| Plan::Run(vec![&["cargo", "xtask", "pages"]]),
     },
     Step {
         name: "calendars",

@@ -1,14 +1,17 @@
-//! Where people see what agents do, decide what waits and change what is allowed: a JSON API, and how to sign in to it.
+//! Where people see what agents do, decide what waits and change what is allowed: a page, a JSON API,
+//! and how to sign in to them.
 //!
 //! Its own trust boundary. Whoever comes here shows a session that a person opened with a password; the token of an
 //! agent opens nothing here, and a session opens nothing at `/mcp`. [`desk`] is what can be seen and done, as plain
-//! types that the binary fills in; [`sign_in`] is who may; [`api`] is the way in for programs.
+//! types that the binary fills in; [`sign_in`] is who may; [`api`] is the way in for programs, and
+//! [`page`] the one for people.
 
 pub mod api;
 mod body;
 mod clean;
 pub mod desk;
 mod headers;
+pub mod page;
 mod problem;
 pub mod sign_in;
 
@@ -36,7 +39,7 @@ pub struct App {
 
 /// Returns everything here, to be served beside MCP.
 pub fn beside(app: App) -> Beside {
-    let routes = api::router(app).layer(map_response(headers::secured));
+    let routes = api::router(app.clone()).merge(page::router(app)).layer(map_response(headers::secured));
     Beside { under: UNDER, routes }
 }
 

@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::run::{self, Background};
-use crate::{node, python};
+use crate::{browser, node, python};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
@@ -71,11 +71,8 @@ pub(super) struct World {
 
 pub(super) fn install(layout: &Layout, page: &Page) -> Result<World> {
     let node = Node::install(layout)?;
-    let chromium = ["chromium", "chromium-browser"].into_iter().find_map(found);
     let mut skipped = Vec::new();
-    if chromium.is_none() {
-        skipped.push("playwright: there is no Chromium: apt-get install chromium".to_owned());
-    }
+    let chromium = browser::find(layout).map_err(|error| skipped.push(format!("playwright: {error:#}"))).ok();
     Ok(World {
         node: node.program(),
         servers: Node::packages(
@@ -89,12 +86,6 @@ pub(super) fn install(layout: &Layout, page: &Page) -> Result<World> {
         running: Vec::new(),
         skipped,
     })
-}
-
-/// Returns where a program is, by the folders of `PATH`.
-fn found(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 impl World {

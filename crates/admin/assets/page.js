@@ -1,0 +1,129 @@
+// What every page can do beyond links and forms. Nothing here is needed to decide anything.
+
+const root = document.documentElement;
+root.classList.add("scripted");
+
+/** How often "3 min ago" is said anew. */
+const AGO_EVERY_MS = 20_000;
+/** How long the second key of `g a` may take. */
+const SECOND_KEY_MS = 1_500;
+/** How long a toast stays. */
+const TOAST_MS = 6_000;
+
+/** Says something in the corner, also to screen readers. Only ever as text. */
+export function toast(text) {
+  const place = document.querySelector(".toasts");
+  if (!place) return;
+  const note = document.createElement("div");
+  note.textContent = text;
+  place.append(note);
+  setTimeout(() => note.remove(), TOAST_MS);
+}
+
+/** The same words as `ago` in src/page/words.rs. */
+export function ago(then, now) {
+  const seconds = Math.round((now - then) / 1000);
+  const [past, s] = [seconds >= 0, Math.abs(seconds)];
+  let amount;
+  if (s < 5) return "now";
+  if (s < 60) amount = `${s} s`;
+  else if (s < 3600) amount = `${Math.floor(s / 60)} min`;
+  else if (s < 86_400) amount = `${Math.floor(s / 3600)} h`;
+  else amount = `${Math.floor(s / 86_400)} d`;
+  return past ? `${amount} ago` : `in ${amount}`;
+}
+
+function sayTimesAnew() {
+  const now = Date.now();
+  for (const time of document.querySelectorAll("time[data-ago]")) {
+    const then = Date.parse(time.dateTime);
+    if (!Number.isNaN(then)) time.textContent = ago(then, now);
+  }
+}
+setInterval(sayTimesAnew, AGO_EVERY_MS);
+
+// What a form was answered with is where the reader goes on.
+const answer = document.querySelector("[data-focus]");
+if (answer) {
+  answer.focus({ preventScroll: true });
+  answer.scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.open) document.getElementById(button.dataset.open)?.showModal();
+  if (button.dataset.copy) {
+    const text = document.getElementById(button.dataset.copy)?.textContent ?? "";
+    try {
+      await navigator.clipboard.writeText(text);
+      toast("Copied.");
+    } catch {
+      toast("The browser does not let this page copy. Select the text instead.");
+    }
+  }
+});
+
+// A form is sent once, however often its button is pressed.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method === "dialog") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+});
+// Also when the reader comes back to a page that the browser kept.
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+let waitsForSecondKey = 0;
+
+function isTyping(element) {
+  return element.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(element.tagName);
+}
+
+function step(by) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  if (rows.length === 0) return;
+  const at = rows.indexOf(document.activeElement);
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1);
+  rows[next].focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (document.querySelector("dialog[open]")) return;
+  const isSecond = Date.now() < waitsForSecondKey;
+  waitsForSecondKey = 0;
+  if (isSecond) {
+    const link = document.querySelector(`.pages a[data-key="${CSS.escape(event.key)}"]`);
+    if (link) {
+      event.preventDefault();
+      link.click();
+    }
+    return;
+  }
+  switch (event.key) {
+    case "g":
+      waitsForSecondKey = Date.now() + SECOND_KEY_MS;
+      break;
+    case "j":
+      step(1);
+      break;
+    case "k":
+      step(-1);
+      break;
+    case "/": {
+      const search = document.querySelector("[data-search], [role=search] input:not([type=hidden])");
+      if (!search) return;
+      event.preventDefault();
+      search.focus();
+      search.select();
+      break;
+    }
+    case "?":
+      document.getElementById("keys")?.showModal();
+      break;
+    default:
+  }
+});

@@ -1,0 +1,59 @@
+//! The page with an invented hub behind it, to look at and to change: `cargo run -p portcullis-admin --example demo`.
+//!
+//! It prints the link with which to begin. `DEMO_PORT` chooses the port, `DEMO_CALLS_PER_SECOND` how much happens. Browser
+//! tests use it for what a real hub cannot be made to show at will.
+
+#![expect(clippy::print_stdout, reason = "a person reads where to look")]
+
+mod data;
+mod desk;
+mod scripts;
+
+use desk::DemoDesk;
+use portcullis_admin::sign_in::SignIn;
+use portcullis_admin::{App, Counter, beside};
+use portcullis_core::{Scrub, SystemClock};
+use portcullis_store::admins::Admins;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::error::Error;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Nothing here is secret.
+struct NothingToHide;
+
+impl Scrub for NothingToHide {
+    fn scrub<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        Cow::Borrowed(text)
+    }
+
+    fn scrub_value(&self, _: &mut Value) {}
+
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let admins = Arc::new(Admins::open(folder.path(), Arc::new(SystemClock)));
+    let link = admins.make_link()?;
+    let listener = TcpListener::bind(("127.0.0.1", u16::try_from(number("DEMO_PORT", 0))?)).await?;
+    let desk = Arc::new(DemoDesk::new());
+    tokio::spawn(desk.clone().live(number("DEMO_CALLS_PER_SECOND", 2)));
+    let app = App {
+        counter: Counter::new(desk, Arc::new(NothingToHide)),
+        sign_in: Arc::new(SignIn::new(admins, Arc::new(SystemClock))),
+        closing: CancellationToken::new(),
+    };
+    println!("http://{}/admin/welcome#{}", listener.local_addr()?, link.expose());
+    axum::serve(listener, beside(app).routes).await?;
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What a browser sends: the fields of a form, or of a query.
+
+use crate::problem::{Code, Problem};
+use axum::body::Body;
+use http_body_util::{BodyExt, Limited};
+use zeroize::Zeroizing;
+
+/// How long a form may be. A script of the longest sort, with every byte as `%xx`.
+pub(crate) const FORM_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many fields a form may have. The longest has one for each argument of a tool.
+const FIELDS_MAX: usize = 500;
+
+/// Fields in the order in which they came. A value may be a password or a secret, so all are wiped.
+#[derive(Default)]
+pub(crate) struct Form(Vec<(String, Zeroizing<String>)>);
+
+impl Form {
+    pub(crate) fn parse(encoded: &[u8]) -> Result<Form, Problem> {
+        let mut fields = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(encoded) {
+            if fields.len() == FIELDS_MAX {
+                return Err(Problem::new(Code::TooLarge, format!("a form has at most {FIELDS_MAX} fields")));
+            }
+            // Browsers end the lines of a field with both.
+            fields.push((name.into_owned(), Zeroizing::new(value.replace("\r\n", "\n"))));
+        }
+        Ok(Form(fields))
+    }
+
+    pub(crate) async fn read(body: Body) -> Result<Form, Problem> {
+        match Limited::new(body, FORM_BYTES_MAX).collect().await {
+            Ok(whole) => Form::parse(&Zeroizing::new(whole.to_bytes().to_vec())),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                Err(Problem::new(Code::TooLarge, format!("a form has at most {FORM_BYTES_MAX} bytes")))
+            }
+            Err(_) => Err(Problem::invalid("the form did not arrive whole").hint("send it again")),
+        }
+    }
+
+    /// Returns the value of a field; nothing, if it is not there.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns the value of a field that says something.
+    pub(crate) fn some(&self, name: &str) -> Option<String> {
+        let value = self.get(name).trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    }
+
+    /// Returns the values of all fields of that name: boxes that are ticked.
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|(own, _)| own == name).map(|(_, value)| value.to_string()).collect()
+    }
+
+    pub(crate) fn has(&self, name: &str, value: &str) -> bool {
+        self.0.iter().any(|(own, found)| own == name && found.as_str() == value)
+    }
+
+    /// Returns what stands on the lines of a field.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        self.get(name).lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Returns what stands in a field between spaces or commas.
+    pub(crate) fn words(&self, name: &str) -> Vec<String> {
+        let words = self.get(name).split(|c: char| c.is_whitespace() || c == ',');
+        words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Returns a number, if there is one.
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
+        let Some(text) = self.some(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Problem::invalid(format!(
+                "`{name}` is `{}`, expected a number",
+                portcullis_core::json::printable(&text)
+            ))
+        })
+    }
+
+    /// Returns the pairs on the lines of a field, around the first `between`.
+    pub(crate) fn pairs(
+        &self,
+        name: &str,
+        between: char,
+    ) -> Result<std::collections::BTreeMap<String, String>, Problem> {
+        let pair = |line: String| match line.split_once(between) {
+            Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+            None => Err(Problem::invalid(format!("a line of `{name}` has no `{between}`"))),
+        };
+        self.lines(name).into_iter().map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_browsers_send_them() {
+        let form = Form::parse(b"name=a+b%26&x=1&x=2&args=one%0D%0A%0D%0A+two&env=A%3D1%0AB%3Dx%3Dy&n=7&e=")
+            .unwrap();
+        assert_eq!(form.get("name"), "a b&");
+        assert_eq!(form.get("gone"), "");
+        assert_eq!(form.some("e"), None);
+        assert_eq!(form.all("x"), ["1", "2"]);
+        assert_eq!(form.lines("args"), ["one", "two"]);
+        assert_eq!(form.words("name"), ["a", "b&"]);
+        assert_eq!(form.number::<u8>("n").unwrap(), Some(7));
+        assert!(form.number::<u8>("name").is_err());
+        assert_eq!(form.pairs("env", '=').unwrap()["B"], "x=y");
+        assert!(form.pairs("args", '=').is_err());
+    }
+
+    #[test]
+    fn a_form_has_a_bound() {
+        assert!(Form::parse("a=1&".repeat(FIELDS_MAX).as_bytes()).is_ok());
+        assert!(Form::parse("a=1&".repeat(FIELDS_MAX + 1).as_bytes()).is_err());
+    }
+}

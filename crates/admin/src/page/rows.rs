@@ -1,0 +1,186 @@
+//! Calls and the last hour as they are shown: made once, for the page and for its live stream.
+
+use super::plot::{Plot, top_of};
+use super::visible::visible;
+use super::words::{hour, short, tone_of_outcome, took};
+use crate::desk::{CallLine, Minute, Overview};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// How many minutes a plot shows.
+const MINUTES: usize = 60;
+
+/// One call. Every text in it is ready to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) call: u64,
+    pub(crate) time: String,
+    pub(crate) client: String,
+    pub(crate) what: String,
+    pub(crate) arguments: String,
+    pub(crate) outcome: String,
+    pub(crate) tone: &'static str,
+    pub(crate) took: String,
+    pub(crate) ended: bool,
+}
+
+impl Row {
+    pub(crate) fn of(line: &CallLine) -> Row {
+        let what =
+            if line.kind == "tool" { line.target.clone() } else { format!("{} {}", line.kind, line.target) };
+        let (outcome, tone, took) = match &line.end {
+            Some(end) => (visible(&end.outcome), tone_of_outcome(&end.outcome), took(end.duration_us)),
+            None => ("running".to_owned(), "on", String::new()),
+        };
+        Row {
+            call: line.call,
+            time: hour(line.at),
+            client: visible(&line.client),
+            what: visible(&what),
+            arguments: visible(&short(&line.arguments)),
+            outcome,
+            tone,
+            took,
+            ended: line.end.is_some(),
+        }
+    }
+}
+
+/// The last hour in plots and figures.
+#[derive(Debug, Default)]
+pub(crate) struct Hour {
+    pub(crate) calls: Plot,
+    pub(crate) errors: Plot,
+    pub(crate) p50_plot: Plot,
+    pub(crate) p95_plot: Plot,
+    pub(crate) calls_now: u64,
+    pub(crate) calls_highest: u64,
+    pub(crate) errors_share: String,
+    pub(crate) errors_count: u64,
+    pub(crate) p50: String,
+    pub(crate) p95: String,
+    open: usize,
+}
+
+impl Hour {
+    pub(crate) fn of(overview: &Overview) -> Hour {
+        let at = |minute: &Minute| minutes_before(overview.now, minute.at);
+        let series = |value: fn(&Minute) -> f64| {
+            let mut values = [0.0; MINUTES];
+            for minute in &overview.minutes {
+                if let Some(place) = at(minute).and_then(|before| values.get_mut(MINUTES - 1 - before)) {
+                    *place = value(minute);
+                }
+            }
+            values
+        };
+        let calls = series(|minute| minute.calls as f64);
+        let errors =
+            series(|minute| if minute.calls == 0 { 0.0 } else { minute.errors as f64 / minute.calls as f64 });
+        let (p50, p95) = (series(|minute| minute.p50_us as f64), series(|minute| minute.p95_us as f64));
+        let latency_top = top_of(&p95);
+        let (all, failed) = overview
+            .minutes
+            .iter()
+            .fold((0, 0), |(calls, errors), minute| (calls + minute.calls, errors + minute.errors));
+        let last = overview.minutes.last();
+        Hour {
+            calls: Plot::of(&calls, top_of(&calls)),
+            errors: Plot::of(&errors, 1.0),
+            p50_plot: Plot::of(&p50, latency_top),
+            p95_plot: Plot::of(&p95, latency_top),
+            calls_now: last.filter(|minute| at(minute) == Some(0)).map_or(0, |minute| minute.calls),
+            calls_highest: overview.minutes.iter().map(|minute| minute.calls).max().unwrap_or(0),
+            errors_share: share(failed, all),
+            errors_count: failed,
+            p50: last.map_or_else(|| "–".to_owned(), |minute| took(minute.p50_us)),
+            p95: last.map_or_else(|| "–".to_owned(), |minute| took(minute.p95_us)),
+            open: overview.calls_open,
+        }
+    }
+
+    /// The same for the script: paths and texts by the names that the page has for them.
+    pub(crate) fn told(&self) -> Value {
+        let path =
+            |plot: &Plot, second: &str| json!({ "line": plot.line, "area": plot.area, "second": second });
+        json!({
+            "plots": {
+                "calls": path(&self.calls, ""),
+                "errors": path(&self.errors, ""),
+                "latency": path(&self.p50_plot, &self.p95_plot.line),
+            },
+            "figures": {
+                "calls": self.calls_now.to_string(),
+                "calls_top": self.calls_highest.to_string(),
+                "errors": self.errors_share,
+                "errors_count": self.errors_count.to_string(),
+                "p50": self.p50,
+                "p95": self.p95,
+                "open": self.open.to_string(),
+            }
+        })
+    }
+}
+
+/// Returns how many minutes before the one of now a minute is, if it is one of the last hour.
+fn minutes_before(now: Timestamp, then: Timestamp) -> Option<usize> {
+    let before = now.as_second().div_euclid(60) - then.as_second().div_euclid(60);
+    usize::try_from(before).ok().filter(|before| *before < MINUTES)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 || part == 0 {
+        "0".to_owned()
+    } else {
+        format!("{:.1}", part as f64 * 100.0 / whole as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn overview(minutes: Vec<Minute>) -> Overview {
+        let now: Timestamp = "2026-11-16T08:00:30Z".parse().unwrap();
+        Overview {
+            version: String::new(),
+            started: now,
+            now,
+            ready: true,
+            parts: Vec::new(),
+            approvals_waiting: 0,
+            scripts_waiting: None,
+            servers: Vec::new(),
+            sessions: BTreeMap::new(),
+            calls_open: 0,
+            minutes,
+        }
+    }
+
+    fn minute(at: &str, calls: u64, errors: u64) -> Minute {
+        Minute { at: at.parse().unwrap(), calls, errors, p50_us: 1500, p95_us: 9000 }
+    }
+
+    #[test]
+    fn minutes_stand_where_they_were() {
+        let hour = Hour::of(&overview(vec![
+            minute("2026-11-16T07:00:00Z", 99, 0),
+            minute("2026-11-16T07:01:00Z", 5, 5),
+            minute("2026-11-16T08:00:00Z", 10, 0),
+        ]));
+        // The first is over an hour ago, so the second is at the left edge.
+        assert!(hour.errors.line.starts_with("M0.0 2.0L4.1 40.0"), "{}", hour.errors.line);
+        assert_eq!((hour.calls_now, hour.calls_highest), (10, 99));
+        assert_eq!(hour.errors_share, "4.4");
+        assert_eq!((hour.p50.as_str(), hour.p95.as_str()), ("1.5 ms", "9.0 ms"));
+    }
+
+    #[test]
+    fn an_hour_in_which_nothing_happened_is_flat() {
+        let hour = Hour::of(&overview(Vec::new()));
+        assert!(!hour.calls.line.contains("2.0L"));
+        assert_eq!((hour.calls_now, hour.errors_share.as_str(), hour.p50.as_str()), (0, "0", "–"));
+    }
+}

@@ -1,0 +1,326 @@
+//! How text gets onto a page.
+//!
+//! Agents, other servers and strangers write most of what is shown. Whatever a template puts in goes through
+//! [`Visible`], which is the escaper of all of them (`askama.toml`), so nobody can forget it: nothing becomes markup,
+//! and what would not be seen, or would change how its surroundings look, stands there with its number, `⟦U+202E⟧`.
+//! [`marked`] says the same with an element around it, for places that show text and nothing else.
+
+use askama::filters::{Escaper, Html, Safe};
+use portcullis_core::json::is_invisible;
+use std::fmt::{self, Write};
+
+/// How many marks above or below a letter are left to it. No language that is written puts more.
+const COMBINING_MAX: usize = 4;
+/// How many wide or unbreakable spaces in a row are ordinary.
+const SPACES_MAX: usize = 1;
+/// How much of what hidden characters spell is spelt out.
+const SPELT_CHARS_MAX: usize = 200;
+
+/// The escaper of every template.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Visible;
+
+impl Escaper for Visible {
+    fn write_escaped_str<W: Write>(&self, mut dest: W, text: &str) -> fmt::Result {
+        pieces(text, |piece| match piece {
+            Piece::Plain(plain) => Html.write_escaped_str(&mut dest, plain),
+            // Also inside of an attribute, so without an element.
+            Piece::Hidden(hidden) => Html.write_escaped_str(&mut dest, &hidden.label()),
+        })
+    }
+}
+
+/// Returns text with everything hidden as a plain label, for what is not a template: the live stream.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let written = pieces(text, |piece| match piece {
+        Piece::Plain(plain) => shown.write_str(plain),
+        Piece::Hidden(hidden) => shown.write_str(&hidden.label()),
+    });
+    debug_assert!(written.is_ok(), "a string takes everything");
+    shown
+}
+
+/// Returns text as markup in which everything hidden is an element that says what it is.
+pub(crate) fn marked(text: impl AsRef<str>) -> Safe<String> {
+    let text = text.as_ref();
+    let mut shown = String::with_capacity(text.len() + text.len() / 8);
+    let written = pieces(text, |piece| match piece {
+        Piece::Plain(plain) => Html.write_escaped_str(&mut shown, plain),
+        Piece::Hidden(hidden) => {
+            shown.write_str("<mark class=\"hidden\" title=\"")?;
+            Html.write_escaped_str(&mut shown, &hidden.title())?;
+            shown.write_str("\">")?;
+            Html.write_escaped_str(&mut shown, &hidden.label())?;
+            shown.write_str("</mark>")
+        }
+    });
+    debug_assert!(written.is_ok(), "a string takes everything");
+    Safe(shown)
+}
+
+/// Returns a sentence of the hub as markup, with what stands between backticks as code. What it quotes may be a
+/// stranger's.
+pub(crate) fn said(text: impl AsRef<str>) -> Safe<String> {
+    let text = text.as_ref();
+    let mut shown = String::with_capacity(text.len() + 32);
+    // Only pairs: one that is left over is text.
+    let pairs = text.matches('`').count() / 2 * 2;
+    for (at, part) in text.splitn(pairs + 1, '`').enumerate() {
+        let Safe(part) = marked(part);
+        if at % 2 == 1 {
+            shown.push_str("<code>");
+            shown.push_str(&part);
+            shown.push_str("</code>");
+        } else {
+            shown.push_str(&part);
+        }
+    }
+    Safe(shown)
+}
+
+/// Returns text exactly as it is, only not as markup: for a field whose contents are sent back.
+pub(crate) fn exact(text: impl AsRef<str>) -> Safe<String> {
+    let text = text.as_ref();
+    let mut shown = String::with_capacity(text.len());
+    let written = Html.write_escaped_str(&mut shown, text);
+    debug_assert!(written.is_ok(), "a string takes everything");
+    Safe(shown)
+}
+
+/// A part of a text.
+enum Piece<'a> {
+    Plain(&'a str),
+    Hidden(Hidden),
+}
+
+/// Characters of one sort in a row that a reader would not see, or not as what they are.
+struct Hidden {
+    sort: Sort,
+    first: char,
+    count: usize,
+    /// What characters that copy ASCII, or bytes, spell.
+    spelt: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// The same character, once or several times.
+    Same(char),
+    /// Invisible copies of ASCII.
+    Tags,
+    /// Selectors of how a character looks, which can carry a byte each.
+    Selectors,
+}
+
+impl Hidden {
+    fn label(&self) -> String {
+        let first = u32::from(self.first);
+        match (self.sort, self.count, self.spelt.is_empty()) {
+            (Sort::Same(_), 1, _) => format!("⟦U+{first:04X}⟧"),
+            (Sort::Same(_), count, _) => format!("⟦U+{first:04X}×{count}⟧"),
+            (Sort::Selectors, 1, _) => format!("⟦U+{first:04X}⟧"),
+            (_, count, true) => format!("⟦U+{first:04X} and {} like it⟧", count.saturating_sub(1)),
+            (Sort::Tags, _, false) => format!("⟦tags: {}⟧", self.spelt),
+            (Sort::Selectors, _, false) => format!("⟦selectors: {}⟧", self.spelt),
+        }
+    }
+
+    fn title(&self) -> String {
+        let what = match self.sort {
+            Sort::Tags => "invisible copies of letters",
+            Sort::Selectors => "variation selectors, which are not seen",
+            Sort::Same(c) => name(c),
+        };
+        format!("{what}: {} character{}", self.count, if self.count == 1 { "" } else { "s" })
+    }
+}
+
+fn name(c: char) -> &'static str {
+    match c {
+        '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}' | '\u{061C}' => {
+            "turns the direction of writing"
+        }
+        '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FEFF}' => "has no width",
+        '\u{00AD}' => "a hyphen that is not seen",
+        '\u{1b}' => "escape, which begins orders to a terminal",
+        '\u{2028}' | '\u{2029}' => "ends a line in some programs",
+        c if is_wide_space(c) => "looks like a space",
+        c if is_combining(c) => "stands above or below another character",
+        c if c.is_control() => "control character",
+        _ => "is not seen",
+    }
+}
+
+/// Cuts a text into what is shown as it is and what is not.
+fn pieces<'a>(text: &'a str, mut take: impl FnMut(Piece<'a>) -> fmt::Result) -> fmt::Result {
+    let mut plain_from = 0;
+    let mut combining = 0;
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        // Nearly everything.
+        if c.is_ascii_graphic() || matches!(c, ' ' | '\n' | '\t') {
+            combining = 0;
+            continue;
+        }
+        combining = if is_combining(c) { combining + 1 } else { 0 };
+        let Some(sort) = sort(c, combining, rest.peek().map(|(_, next)| *next)) else { continue };
+        if plain_from < at {
+            take(Piece::Plain(text.get(plain_from..at).unwrap_or_default()))?;
+        }
+        let mut hidden = Hidden { sort, first: c, count: 1, spelt: String::new() };
+        spell(&mut hidden, c);
+        while let Some((_, next)) = rest.next_if(|(_, next)| belongs(sort, *next)) {
+            hidden.count += 1;
+            spell(&mut hidden, next);
+        }
+        take(Piece::Hidden(hidden))?;
+        plain_from = rest.peek().map_or(text.len(), |(at, _)| *at);
+    }
+    match text.get(plain_from..) {
+        Some(plain) if !plain.is_empty() => take(Piece::Plain(plain)),
+        _ => Ok(()),
+    }
+}
+
+fn sort(c: char, combining: usize, next: Option<char>) -> Option<Sort> {
+    match c {
+        '\u{E0000}'..='\u{E007F}' => Some(Sort::Tags),
+        '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}' => Some(Sort::Selectors),
+        c if c.is_control() || is_invisible(c) || is_no_character(c) => Some(Sort::Same(c)),
+        c if combining > COMBINING_MAX => Some(Sort::Same(c)),
+        // One of them is typography; several are room to push something out of sight.
+        c if is_wide_space(c) && SPACES_MAX == 1 && next == Some(c) => Some(Sort::Same(c)),
+        _ => None,
+    }
+}
+
+fn belongs(sort: Sort, next: char) -> bool {
+    match sort {
+        Sort::Same(c) => next == c,
+        Sort::Tags => matches!(next, '\u{E0000}'..='\u{E007F}'),
+        Sort::Selectors => matches!(next, '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}'),
+    }
+}
+
+/// Adds what a hidden character stands for, if that can be read.
+fn spell(hidden: &mut Hidden, c: char) {
+    let code = u32::from(c);
+    let spelt = match hidden.sort {
+        Sort::Tags => char::from_u32(code & 0x7f),
+        Sort::Selectors if code >= 0xE0100 => char::from_u32(code - 0xE0100 + 16),
+        Sort::Selectors => None,
+        Sort::Same(_) => return,
+    };
+    let spelt = spelt.filter(|c| c.is_ascii_graphic() || *c == ' ');
+    if let Some(spelt) = spelt
+        && hidden.spelt.len() < SPELT_CHARS_MAX
+    {
+        hidden.spelt.push(spelt);
+    }
+}
+
+fn is_combining(c: char) -> bool {
+    matches!(c, '\u{0300}'..='\u{036F}' | '\u{0483}'..='\u{0489}' | '\u{1AB0}'..='\u{1AFF}' | '\u{1DC0}'..='\u{1DFF}'
+        | '\u{20D0}'..='\u{20FF}' | '\u{FE20}'..='\u{FE2F}')
+}
+
+fn is_wide_space(c: char) -> bool {
+    matches!(c, '\u{00A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}')
+}
+
+/// Code points that Unicode promises never to be characters, and those of private use, which look like anything.
+fn is_no_character(c: char) -> bool {
+    let code = u32::from(c);
+    code & 0xfffe == 0xfffe || matches!(c, '\u{FDD0}'..='\u{FDEF}' | '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(text: &str) -> String {
+        let mut out = String::new();
+        Visible.write_escaped_str(&mut out, text).unwrap();
+        out
+    }
+
+    #[test]
+    fn nothing_becomes_markup_and_nothing_hides() {
+        for (text, expected) in [
+            (
+                "plain, with ümlaut & 日本語\n\tand \"quotes\"",
+                "plain, with ümlaut &#38; 日本語\n\tand &#34;quotes&#34;",
+            ),
+            ("<script>alert(1)</script>", "&#60;script&#62;alert(1)&#60;/script&#62;"),
+            ("safe \u{202e}evil\u{202c}", "safe ⟦U+202E⟧evil⟦U+202C⟧"),
+            ("re\u{200b}ad", "re⟦U+200B⟧ad"),
+            ("\u{1b}[31mred\u{7}", "⟦U+001B⟧[31mred⟦U+0007⟧"),
+            ("x\u{e0072}\u{e0065}\u{e0061}\u{e0064}y", "x⟦tags: read⟧y"),
+            ("😀\u{e0162}\u{e0155}\u{e0151}\u{e0154}", "😀⟦selectors: read⟧"),
+            ("one\u{a0}two", "one\u{a0}two"),
+            ("one\u{a0}\u{a0}\u{a0}two", "one⟦U+00A0×3⟧two"),
+            ("\u{fffe}\u{ffff}", "⟦U+FFFE⟧⟦U+FFFF⟧"),
+            ("\r\n", "⟦U+000D⟧\n"),
+            ("", ""),
+        ] {
+            assert_eq!(escaped(text), expected, "{text:?}");
+        }
+        let stack = format!("a{}b", "\u{301}".repeat(100));
+        assert_eq!(escaped(&stack), format!("a{}⟦U+0301×96⟧b", "\u{301}".repeat(4)));
+    }
+
+    #[test]
+    fn what_is_spelt_out_by_hidden_letters_is_no_markup_either() {
+        let hidden: String = "<b>".chars().filter_map(|c| char::from_u32(0xE0000 + u32::from(c))).collect();
+        assert_eq!(escaped(&hidden), "⟦tags: &#60;b&#62;⟧");
+        assert!(!marked(&hidden).0.contains("<b>"));
+    }
+
+    #[test]
+    fn a_mark_says_what_it_stands_for() {
+        assert_eq!(
+            marked("a\u{202e}<").0,
+            "a<mark class=\"hidden\" title=\"turns the direction of writing: 1 character\">⟦U+202E⟧</mark>&#60;"
+        );
+    }
+
+    #[test]
+    fn a_sentence_shows_what_it_quotes() {
+        assert_eq!(said("client `a<b` may run `x`").0, "client <code>a&#60;b</code> may run <code>x</code>");
+        assert_eq!(said("one ` alone").0, "one ` alone");
+        assert_eq!(said("`a` and ` alone").0, "<code>a</code> and ` alone");
+    }
+
+    #[test]
+    fn a_field_gives_back_what_it_was_given() {
+        assert_eq!(exact("a\u{202e}\"<").0, "a\u{202e}&#34;&#60;");
+    }
+
+    /// The corpus of strings that look like something else, where it is.
+    #[test]
+    fn no_string_of_the_corpus_reaches_the_page_as_it_is() {
+        let shared = std::env::var("PORTCULLIS_SHARED")
+            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").to_owned());
+        let file = format!("{shared}/fixtures/corpora/unicode_ansi.jsonl");
+        let Ok(lines) = std::fs::read_to_string(&file) else {
+            println!("skipped: the shared corpora are not here");
+            return;
+        };
+        let raw = |text: &str| {
+            text.chars().any(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c))
+        };
+        let mut weak_lets_through = 0;
+        for line in lines.lines() {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            let text = value["text"].as_str().unwrap();
+            assert!(!raw(&escaped(text)) && !raw(&marked(text).0) && !raw(&visible(text)), "{}", value["id"]);
+            assert!(!escaped(text).contains('<'), "{}", value["id"]);
+            // The weak variant: what templates do by themselves.
+            let mut weak = String::new();
+            Html.write_escaped_str(&mut weak, text).unwrap();
+            weak_lets_through += usize::from(raw(&weak));
+        }
+        assert!(weak_lets_through > 0);
+    }
+}

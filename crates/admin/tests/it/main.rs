@@ -1,0 +1,15 @@
+//! The pages as a browser asks for them, with the invented hub of the example behind them.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
+
+#[path = "../../examples/demo/data.rs"]
+mod data;
+#[expect(dead_code, reason = "here nothing happens by itself")]
+#[path = "../../examples/demo/desk.rs"]
+mod desk;
+#[path = "../../examples/demo/scripts.rs"]
+mod scripts;
+
+mod forms;
+mod support;
+mod who_may;

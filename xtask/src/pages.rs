@@ -1,0 +1,99 @@
+//! The admin page in a real browser: Chromium of the distribution, driven by Playwright.
+//!
+//! What is checked is in `tests/pages`; here is what the scripts need. Pictures of every page are left in
+//! `target/pages`.
+
+use crate::layout::Layout;
+use crate::node::{Node, renew};
+use crate::{browser, run, steps};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// One script. Each check in it has a minute, and there are many; a tenth of this is usual.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// How the scripts begin the line of a check that passed.
+const PASSED: &str = "ok    ";
+/// An invented hub first, which shows everything; then a real one.
+const SCRIPTS: [&str; 2] = ["demo.mjs", "hub.mjs"];
+/// What the README shows, by the names of the pictures.
+const SHOWN: [(&str, &str); 2] = [("now-light", "now"), ("approval-hostile-dark", "approval")];
+/// How large a picture in the repository may be.
+const SHOWN_BYTES_MAX: u64 = 150 * 1024;
+
+/// What to do with the pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pictures {
+    Leave,
+    /// Take two of them into `docs/images`.
+    Keep,
+}
+
+/// Runs the scripts, and returns whether all was well.
+pub(crate) fn run(layout: &Layout, pictures: Pictures) -> Result<bool> {
+    let chromium = browser::find(layout)?;
+    let node = Node::install(layout)?;
+    let scripts = node.adopt(&layout.root.join("tests/pages"))?;
+    steps::build(layout)?;
+    let mut demo = layout.cargo();
+    demo.args(["build", "--locked", "--package", "portcullis-admin", "--example", "demo"]);
+    run::prepare("build", &mut demo, &layout.log("build-demo"), run::BUILD_LIMIT)?;
+    let out = layout.pages();
+    renew(&out)?;
+    let mut failed = 0;
+    for script in SCRIPTS {
+        let mut command = layout.command(node.program());
+        command
+            .arg(scripts.join(script))
+            .env("CHROMIUM", &chromium)
+            .env("PORTCULLIS_BIN", layout.built("portcullis"))
+            .env("DEMO_BIN", layout.built("examples/demo"))
+            .env("PAGES_OUT", &out)
+            .env("PORTCULLIS_SHARED", shared(layout));
+        let log = layout.log(script);
+        run::start_log(&log)?;
+        let start = Instant::now();
+        let outcome = run::logged(&mut command, &log, SCRIPT_LIMIT, |_| println!("{script} …"))?;
+        let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let passed = said.lines().filter(|line| line.starts_with(PASSED)).count();
+        said.lines().filter(|line| line.starts_with("figure:")).for_each(|line| println!("{line}"));
+        let took = start.elapsed().as_secs_f32();
+        // A script that checked nothing has not passed.
+        if outcome.passed() && passed > 0 {
+            println!("{PASSED} {script} ({passed} checks, {took:.1} s)");
+        } else {
+            println!("\nFAILED {script} ({took:.1} s, {outcome})\n{}\n", said.trim_end());
+            failed += 1;
+        }
+    }
+    println!("Pictures of every page are in {}", layout.shown(&out));
+    if failed == 0 && pictures == Pictures::Keep {
+        keep(layout)?;
+    }
+    Ok(failed == 0)
+}
+
+/// Where the corpora are that are not part of the repository.
+fn shared(layout: &Layout) -> PathBuf {
+    match std::env::var_os("PORTCULLIS_SHARED") {
+        Some(place) => place.into(),
+        None => layout.root.join("../shared"),
+    }
+}
+
+/// Takes the pictures for the README over.
+fn keep(layout: &Layout) -> Result<()> {
+    let folder = layout.root.join("docs/images");
+    fs::create_dir_all(&folder)?;
+    for (picture, name) in SHOWN {
+        let from = layout.pages().join(format!("{picture}-shown.png"));
+        let size = fs::metadata(&from).with_context(|| from.display().to_string())?.len();
+        if size > SHOWN_BYTES_MAX {
+            bail!("{picture} has {size} bytes, at most {SHOWN_BYTES_MAX} are wanted");
+        }
+        fs::copy(&from, folder.join(format!("{name}.png")))?;
+        println!("docs/images/{name}.png, {size} bytes");
+    }
+    Ok(())
+}
