@@ -2,9 +2,11 @@
 
 mod mcp;
 mod policy;
+mod scripts;
 
 pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
+pub use scripts::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -80,6 +82,8 @@ pub enum Command {
     Policy(PolicyArgs),
     /// Keep values that agents may use and nobody may read
     Secrets(SecretsArgs),
+    /// Decide which scripts may run, and what they may use
+    Scripts(ScriptsArgs),
     /// Decide about calls that wait for a person
     Approvals(ApprovalsArgs),
     /// Read the log of every call, and check that nobody changed it

@@ -25,6 +25,7 @@ mod outside;
 mod policy;
 mod reload;
 mod roles;
+mod scripts;
 mod secrets;
 mod servers;
 mod sessions;

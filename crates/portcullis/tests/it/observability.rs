@@ -50,7 +50,7 @@ async fn readiness_names_each_component() {
     let ready = Request::get("/readyz").send(hub.address).await;
     assert_eq!(ready.status(), 200);
     let ok = json!({ "status": "ok" });
-    let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "secrets": ok, "workspace": ok });
+    let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "scripts": ok, "secrets": ok, "workspace": ok });
     assert_eq!(ready.json(), json!({ "status": "ready", "components": components }));
     assert_eq!(Request::get("/healthz").send(hub.address).await.text(), "ok\n");
     // A list of clients that cannot be read lets nobody in, and says so.
