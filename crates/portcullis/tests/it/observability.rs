@@ -84,7 +84,7 @@ async fn logs_have_the_form_that_is_documented() {
     let log = client.process().stderr();
     for line in [
         "DEBUG mcp: received request method=tools/list id=1",
-        "DEBUG mcp: sending response id=1 tools=5",
+        "DEBUG mcp: sending response id=1 tools=10",
         "DEBUG mcp: received request method=tools/call id=2 tool=workspace_read",
     ] {
         assert!(log.lines().any(|own| own.trim() == line), "{line} is missing in:\n{log}");

@@ -32,6 +32,12 @@ async fn approve(home: &Home, name: &str, more: &[&str]) {
     scripts(home, &[&["approve", name, "--hash", hash], more].concat()).await;
 }
 
+/// Puts a script in place and approves it.
+pub(crate) async fn approved(home: &Home, name: &str, source: &str) {
+    write(home, &format!("{name}.star"), source);
+    approve(home, name, &[]).await;
+}
+
 async fn run_script(client: &mut McpClient, name: &str) -> Value {
     client.call("script_run", json!({ "name": name })).await
 }
