@@ -220,6 +220,10 @@ pub struct Trail {
     /// Which approval let the call run, and whose it was.
     pub approval: OnceLock<String>,
     pub waits: Waits,
+    /// The call within which this one is made, if a script makes it.
+    pub within: Option<CallId>,
+    /// How many calls this one is within.
+    pub depth: usize,
 }
 
 /// One call on the road.
@@ -267,6 +271,19 @@ impl Call {
             sight: None,
             passed: Passed::default(),
         }
+    }
+
+    /// Makes a call within this one, as a script does: for the same client, and with a road, a record and decisions of its
+    /// own. While it waits for a person this call waits too.
+    pub fn within(&self, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
+        let caller = Caller { client: self.caller.client.clone(), origin: Origin::Script };
+        let trail = Trail {
+            waits: Waits::within(self.trail.clone()),
+            within: Some(self.id),
+            depth: self.trail.depth + 1,
+            ..Trail::default()
+        };
+        Call { trail: Arc::new(trail), ..Call::new(caller, target, arguments, ctx) }
     }
 
     /// Returns the definition of the tool, where the target is a known tool.

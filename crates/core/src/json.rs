@@ -16,20 +16,21 @@ pub const DEPTH_MAX: usize = 64;
 /// Parses `text`; a repeated key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
 pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth_left: DEPTH_MAX }.deserialize(&mut reader)?;
+    let value = Strict { depth_left: DEPTH_MAX, text }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct Strict<'t> {
     depth_left: usize,
+    text: &'t str,
 }
 
-impl Strict {
-    fn deeper<E: de::Error>(self) -> Result<Strict, E> {
+impl<'t> Strict<'t> {
+    fn deeper<E: de::Error>(self) -> Result<Strict<'t>, E> {
         match self.depth_left.checked_sub(1) {
-            Some(depth_left) => Ok(Strict { depth_left }),
+            Some(depth_left) => Ok(Strict { depth_left, ..self }),
             None => {
                 Limit::JsonDepth.hit();
                 Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
@@ -38,7 +39,7 @@ impl Strict {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -46,7 +47,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,9 +92,13 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut next = map.next_key_seed(KeyOf(self.text))?;
+        if let Some(Key::OfNumber) = next {
+            return number(&map.next_value::<String>()?);
+        }
         let inner = self.deeper()?;
         let mut object = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
+        while let Some(Key::Name(key)) = next {
             match object.entry(key) {
                 Entry::Occupied(first) => {
                     let key = printable(first.key());
@@ -101,9 +106,56 @@ impl<'de> Visitor<'de> for Strict {
                 }
                 Entry::Vacant(place) => place.insert(map.next_value_seed(inner)?),
             };
+            next = map.next_key_seed(KeyOf(self.text))?;
         }
         Ok(Value::Object(object))
     }
+}
+
+/// A key of an object.
+enum Key {
+    Name(String),
+    /// Not in the text: where `serde_json` is built to keep every digit, it hands a number that is no small integer over as
+    /// an object with this one key. A stranger who writes the same key has it in the text, and has no number.
+    OfNumber,
+}
+
+struct KeyOf<'t>(&'t str);
+
+impl<'de> DeserializeSeed<'de> for KeyOf<'_> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyOf<'_> {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key, E> {
+        match self.0.as_bytes().as_ptr_range().contains(&key.as_ptr()) {
+            false if key == "$serde_json::private::Number" => Ok(Key::OfNumber),
+            _ => Ok(Key::Name(key.to_owned())),
+        }
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+        Ok(Key::Name(key.to_owned()))
+    }
+}
+
+/// Reads a number that is no small integer. A large integer keeps its digits, all else is a double.
+fn number<E: de::Error>(digits: &str) -> Result<Value, E> {
+    let is_integer = !digits.contains(['.', 'e', 'E']) && digits != "-0";
+    let double: f64 = digits.parse().map_err(E::custom)?;
+    let number = if is_integer { digits.parse().ok() } else { None };
+    let number = number.or_else(|| Number::from_f64(double)).filter(|_| double.is_finite());
+    number.map(Value::Number).ok_or_else(|| E::custom("number out of range"))
 }
 
 /// How long a stranger's text may be for an error message to repeat it. Longer than most paths and addresses.
@@ -130,6 +182,17 @@ pub fn visible(text: &str) -> String {
         } else {
             shown.push(c);
         }
+    }
+    shown
+}
+
+/// As [`visible`], but lines and tabs stay what they are.
+pub fn visible_lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for part in text.split_inclusive(['\n', '\t']) {
+        let plain = part.trim_end_matches(['\n', '\t']);
+        shown.push_str(&visible(plain));
+        shown.push_str(&part[plain.len()..]);
     }
     shown
 }
@@ -184,6 +247,24 @@ mod tests {
         assert!(parse_strict(&nested(DEPTH_MAX)).is_ok());
         assert!(parse_strict(&nested(DEPTH_MAX + 1)).is_err());
         assert!(parse_strict(&nested(100_000)).is_err());
+    }
+
+    #[test]
+    fn numbers_are_numbers_however_they_are_kept() {
+        let value = parse_strict(r#"[1, -2, 1.50, 1e3, -0, 18446744073709551615, {"a": 2.5}]"#).unwrap();
+        assert_eq!(value[0].as_u64(), Some(1));
+        assert_eq!(value[1].as_i64(), Some(-2));
+        let doubles: Vec<f64> = value.as_array().unwrap()[2..5].iter().map(|v| v.as_f64().unwrap()).collect();
+        assert_eq!(doubles, [1.5, 1000.0, 0.0]);
+        assert_eq!(value[5].as_u64(), Some(u64::MAX));
+        assert_eq!(value[6]["a"].as_f64(), Some(2.5));
+        assert!(parse_strict("1e400").is_err());
+        // A stranger's key is a key, whatever it is; that is not so for a reader who trusts it.
+        for text in
+            [r#"{"$serde_json::private::Number":"7"}"#, r#"{"\u0024serde_json::private::Number":"7"}"#]
+        {
+            assert_eq!(parse_strict(text).unwrap().as_object().unwrap().len(), 1, "{text}");
+        }
     }
 
     #[test]

@@ -97,6 +97,8 @@ pub enum Unruled {
     /// By what it does to the world, as its author states it.
     #[default]
     ByEffect,
+    /// What it runs was looked at and approved by a person beforehand.
+    Reviewed,
     /// By what a person said of all tools of its server.
     Allow,
     Ask,

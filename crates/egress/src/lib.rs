@@ -133,6 +133,11 @@ impl Egress {
         HiddenRequest::new(self, address.clone(), label.into())
     }
 
+    /// Begins a request of any kind.
+    pub fn request(&self, method: Method, url: &str) -> Request<'_> {
+        Request::new(self, method, url)
+    }
+
     /// Begins a request that sends something.
     pub fn post(&self, url: &str) -> Request<'_> {
         Request::new(self, Method::Post, url)

@@ -11,6 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{StatusCode, Uri};
 use portcullis_core::Secret;
 use portcullis_store::secrets::SecretRef;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,37 @@ const USER_AGENT: &str = concat!("Portcullis/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,
+    Head,
     Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    /// Returns the method of that name, in upper case.
+    pub fn parse(name: &str) -> Option<Method> {
+        let all = [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete];
+        all.into_iter().find(|method| hyper::Method::from(*method).as_str() == name)
+    }
+
+    /// Returns whether it only looks, and has no body.
+    fn is_safe(self) -> bool {
+        matches!(self, Method::Get | Method::Head)
+    }
+}
+
+impl From<Method> for hyper::Method {
+    fn from(method: Method) -> hyper::Method {
+        match method {
+            Method::Get => hyper::Method::GET,
+            Method::Head => hyper::Method::HEAD,
+            Method::Post => hyper::Method::POST,
+            Method::Put => hyper::Method::PUT,
+            Method::Patch => hyper::Method::PATCH,
+            Method::Delete => hyper::Method::DELETE,
+        }
+    }
 }
 
 /// Whether a host, in lower case, may be asked.
@@ -35,7 +66,7 @@ pub type HostFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 #[derive(Debug, Clone)]
 struct Sent {
-    content_type: &'static str,
+    content_type: Cow<'static, str>,
     body: Fill,
     escape: Escape,
 }
@@ -106,8 +137,8 @@ impl<'a> Request<'a> {
     }
 
     /// Sends a body. Secrets in it are granted for the field `body`.
-    pub fn body(mut self, content_type: &'static str, body: Fill, escape: Escape) -> Self {
-        self.sent = Some(Sent { content_type, body, escape });
+    pub fn body(mut self, content_type: impl Into<Cow<'static, str>>, body: Fill, escape: Escape) -> Self {
+        self.sent = Some(Sent { content_type: content_type.into(), body, escape });
         self
     }
 
@@ -189,10 +220,10 @@ impl<'a> Request<'a> {
             let next = target.redirected(&location, rules)?;
             let same = next.is_same_origin(&target);
             if matches!(answer.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
-                if method == Method::Post && !same {
+                if !method.is_safe() && !same {
                     return Err(EgressError::SentElsewhere { host: target.shown_host() });
                 }
-            } else {
+            } else if !method.is_safe() {
                 method = Method::Get;
             }
             // Once abroad, a way back home brings nothing back: the stranger chose it.
@@ -260,14 +291,11 @@ impl<'a> Request<'a> {
         first: bool,
     ) -> Result<hyper::Request<Full<Bytes>>, EgressError> {
         let unusable = |what: &str| EgressError::BadUrl { why: format!("{what} cannot be sent") };
-        let sent = self.sent.as_ref().filter(|_| method == Method::Post);
+        let sent = self.sent.as_ref().filter(|_| !method.is_safe());
         let mut body = Bytes::new();
         let path = self.path(target, host, first)?;
         let uri: Uri = path.expose().parse().map_err(|_| unusable("the path"))?;
-        let mut request = hyper::Request::builder().uri(uri).method(match method {
-            Method::Get => hyper::Method::GET,
-            Method::Post => hyper::Method::POST,
-        });
+        let mut request = hyper::Request::builder().uri(uri).method(hyper::Method::from(method));
         let authority = match target.url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
@@ -278,7 +306,7 @@ impl<'a> Request<'a> {
             .header(header::CONNECTION, "close");
         if let Some(sent) = sent {
             let filled = sent.body.filled(&*self.egress.secrets, host, "body", sent.escape)?;
-            request = request.header(header::CONTENT_TYPE, sent.content_type);
+            request = request.header(header::CONTENT_TYPE, &*sent.content_type);
             body = Bytes::from(filled.expose().clone());
         }
         let names_itself = self.headers.iter().any(|(name, _)| name == header::USER_AGENT);

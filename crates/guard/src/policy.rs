@@ -191,6 +191,7 @@ impl Policy {
 pub fn default_for(effect: Effect, reach: Reach, unruled: Unruled) -> (Verdict, &'static str) {
     match unruled {
         Unruled::ByEffect => {}
+        Unruled::Reviewed => return (Verdict::Allow, "default:reviewed"),
         Unruled::Allow => return (Verdict::Allow, "server:allow"),
         Unruled::Ask => return (Verdict::Ask, "server:ask"),
         Unruled::Deny => return (Verdict::Deny, "server:deny"),

@@ -3,10 +3,12 @@
 mod admin;
 mod mcp;
 mod policy;
+mod scripts;
 
 pub use admin::{AdminArgs, AdminCommand};
 pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
+pub use scripts::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -82,6 +84,8 @@ pub enum Command {
     Policy(PolicyArgs),
     /// Keep values that agents may use and nobody may read
     Secrets(SecretsArgs),
+    /// Decide which scripts may run, and what they may use
+    Scripts(ScriptsArgs),
     /// Decide about calls that wait for a person
     Approvals(ApprovalsArgs),
     /// Let people in to the admin page, and end their sessions

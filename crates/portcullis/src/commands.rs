@@ -10,6 +10,7 @@ pub(crate) mod link;
 pub(crate) mod mcp;
 pub(crate) mod mcp_auth;
 pub(crate) mod policy;
+pub(crate) mod scripts;
 pub(crate) mod secrets;
 pub(crate) mod selftest;
 pub(crate) mod serve;

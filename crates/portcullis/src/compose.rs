@@ -4,6 +4,7 @@ use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use crate::mcp::{self, Makers, Servers};
+use crate::scripts;
 use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
 use anyhow::{Context, Result};
@@ -22,9 +23,10 @@ use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, 
 use portcullis_store::approvals::Lifetimes;
 use portcullis_store::clients::Directory;
 use portcullis_store::pins::Pins;
+use portcullis_store::scripts::Scripts;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{
-    CalendarConfig, GithubConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
+    CalendarConfig, GithubConfig, ScriptsConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
 };
 use portcullis_upstream::Status;
 use portcullis_wire::era::ServerFace;
@@ -98,6 +100,7 @@ fn no_path(reason: &str) -> String {
 }
 
 struct HubOps {
+    scripts: Option<Arc<Scripts>>,
     handles: Handles,
     identity: Arc<Directory>,
     config: Arc<ConfigHealth>,
@@ -124,6 +127,10 @@ impl Ops for HubOps {
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
             Readiness { component: "pins", state: self.pins.health() },
+            Readiness {
+                component: "scripts",
+                state: self.scripts.as_ref().map_or(Ok(()), |scripts| scripts.health()),
+            },
             Readiness { component: "secrets", state: self.secrets.health() },
             Readiness { component: "workspace", state: workspace },
         ]
@@ -155,7 +162,8 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let all = "[vault]\n[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
     std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config))?;
+    let scripts = scripts::nowhere(&config);
+    let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config), Some(scripts))?;
     let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
@@ -181,12 +189,18 @@ fn vault_config(vault: &config::Vault, secrets: Arc<dyn SecretSource>) -> VaultC
     VaultConfig { path: vault.path.clone(), sync }
 }
 
-fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Result<ToolsConfig> {
+fn tools(
+    config: &Config,
+    secrets: Arc<dyn SecretSource>,
+    zone: LiveZone,
+    scripts: Option<ScriptsConfig>,
+) -> Result<ToolsConfig> {
     let local = ToolsConfig::local(config.workspace.data_dir(), config.prompts.path.clone());
     let local = ToolsConfig {
         workspace: config.workspace.enabled,
         memory: config.memory.enabled,
         vault: config.vault.as_ref().map(|vault| vault_config(vault, secrets.clone())),
+        scripts,
         ..local
     };
     if config.web.is_none() && config.calendars.is_empty() && config.github.is_none() {
@@ -194,6 +208,7 @@ fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Res
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let egress = Arc::new(egress(config, secrets, clock.clone())?);
+    let local = local.with_egress(&egress);
     let web = config.web.as_ref().map(|web| WebConfig {
         egress: egress.clone(),
         clock: clock.clone(),
@@ -220,7 +235,11 @@ fn tools(config: &Config, secrets: Arc<dyn SecretSource>, zone: LiveZone) -> Res
 }
 
 /// Makes the one client, which all families share: pace and bounds hold for all of them together.
-fn egress(config: &Config, secrets: Arc<dyn SecretSource>, clock: Arc<dyn Clock>) -> Result<Egress> {
+pub(crate) fn egress(
+    config: &Config,
+    secrets: Arc<dyn SecretSource>,
+    clock: Arc<dyn Clock>,
+) -> Result<Egress> {
     let settings = EgressSettings {
         exceptions: config.egress.exceptions.clone(),
         per_host: config.egress.per_host,
@@ -240,8 +259,12 @@ pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let mut tools =
-        ToolsConfig { workspace_root, prompts_dir, ..tools(config, Arc::new(NoSecrets), live_zone(config))? };
+    let scripts = config.scripts.enabled.then(|| scripts::nowhere(config));
+    let mut tools = ToolsConfig {
+        workspace_root,
+        prompts_dir,
+        ..tools(config, Arc::new(NoSecrets), live_zone(config), scripts)?
+    };
     if let Some(vault) = &mut tools.vault {
         vault.path = folder.path().join("vault");
         vault.sync.iter_mut().for_each(|sync| sync.at_start = false);
@@ -286,7 +309,10 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let pins = makers.pins.clone();
     let servers = Arc::new(Servers::new(registry.clone(), makers));
     let zone = live_zone(config);
-    let tools = tools(config, store.clone(), zone.clone())?;
+    let scripts = config.scripts.enabled.then(|| scripts::family(config, &store));
+    let scripts_gate = scripts.as_ref().map(|scripts| scripts.gate.clone());
+    let decisions = scripts.as_ref().map(|scripts| scripts.scripts.clone());
+    let tools = tools(config, store.clone(), zone.clone(), scripts)?;
     let search = Search::default();
     registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry.clone(), known, clock.clone())?;
@@ -297,6 +323,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let ops = HubOps {
+        scripts: decisions,
         handles: handles.clone(),
         identity: identity.clone(),
         config: health.clone(),
@@ -307,6 +334,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     };
     let gate = Arc::new(gate);
     search.searches(&gate);
+    if let Some(reaches) = scripts_gate {
+        let _ = reaches.set(Arc::downgrade(&gate));
+    }
     let hub = Hub::new(HubParts {
         gate: gate.clone(),
         identity: Arc::new(Known(identity.clone())),

@@ -15,6 +15,7 @@ mod oauth;
 mod outside;
 mod problem;
 mod read;
+mod scripts;
 mod time;
 mod vault;
 mod written;
@@ -36,6 +37,8 @@ use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
 use portcullis_guard::{TokenShapes, When};
+use portcullis_script::Strictness;
+use portcullis_store::scripts::{Allowed, Capabilities};
 use portcullis_store::secrets::KeyKind;
 use portcullis_tools::{Author, CalendarSource, RemoteAddress};
 use problem::Finding;
@@ -51,7 +54,7 @@ use written::Written;
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
 /// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
-const NEED_RESTART: [&str; 48] = [
+const NEED_RESTART: [&str; 56] = [
     "http.listen",
     "admin.enabled",
     "admin.allow_remote",
@@ -81,6 +84,14 @@ const NEED_RESTART: [&str; 48] = [
     "github.token",
     "github.base_url",
     "github.repositories",
+    "scripts.enabled",
+    "scripts.path",
+    "scripts.timeout_ms",
+    "scripts.memory_mb",
+    "scripts.sandbox",
+    "scripts.warm",
+    "scripts.exec",
+    "scripts.allow",
     "secrets.key",
     "secrets.key_file",
     "limits.line_bytes_max",
@@ -122,6 +133,7 @@ pub struct Config {
     pub calendars: Vec<CalendarSource>,
     /// `None` if there are no GitHub tools.
     pub github: Option<Github>,
+    pub scripts: ScriptSettings,
     pub egress: Egress,
     pub stdio: Stdio,
     pub redaction: Redaction,
@@ -242,6 +254,20 @@ pub struct Github {
     pub base_url: Url,
     /// `owner/name` or `owner/*`.
     pub repositories: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptSettings {
+    pub enabled: bool,
+    pub folder: PathBuf,
+    pub timeout: Duration,
+    pub memory_bytes_max: u64,
+    pub strictness: Strictness,
+    pub warm: usize,
+    /// What code may use that nobody approved.
+    pub exec: Capabilities,
+    /// What the configuration itself approves.
+    pub allow: Vec<Allowed>,
 }
 
 #[derive(Debug, Clone)]

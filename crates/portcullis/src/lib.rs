@@ -18,6 +18,7 @@ mod mcp;
 mod print;
 mod reload;
 mod replace;
+mod scripts;
 mod secrets;
 pub mod surface;
 mod voice;
@@ -96,6 +97,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mcp(args) => commands::mcp::run(home, args, cli.json),
         Command::Clients(args) => commands::clients::run(home, args, cli.json),
         Command::Policy(args) => commands::policy::run(home, args, cli.json),
+        Command::Scripts(args) => commands::scripts::run(home, args, cli.json),
         Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
         Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
         Command::Admin(args) => commands::admin::run(home, args, cli.json),

@@ -8,6 +8,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // First of all: a worker has no use for anything that a hub makes.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == portcullis_script::WORD) {
+        return portcullis_worker::main(words);
+    }
     match Cli::try_parse() {
         Ok(cli) => portcullis::run(cli),
         Err(error) => portcullis::refuse(&error),

@@ -1,7 +1,7 @@
 //! State that outlives a process.
 //!
-//! Administrators, approvals, clients, pins, secrets, what servers offer and what is wanted of them, each in one file of its own
-//! that the hub and the command line share. The record of calls is kept by `guard::audit`.
+//! Administrators, approvals, clients, pins, scripts, secrets, what servers offer and what is wanted of them, each in one file of its
+//! own that the hub and the command line share. The record of calls is kept by `guard::audit`.
 
 pub mod admins;
 pub mod approvals;
@@ -9,6 +9,7 @@ pub mod clients;
 mod kept;
 pub mod offers;
 pub mod pins;
+pub mod scripts;
 pub mod secrets;
 pub mod servers;
 

@@ -5,6 +5,7 @@ mod files;
 mod github;
 mod memory;
 mod prompts;
+mod scripts;
 #[cfg(test)]
 mod testing;
 mod vault;
@@ -14,6 +15,7 @@ mod workspace;
 
 pub use calendar::{CalendarConfig, CalendarPlace, CalendarSource, is_calendar_name};
 pub use github::{GithubConfig, is_repository_pattern};
+pub use scripts::{Checked, DeskError, ScriptDesk, ScriptsConfig};
 pub use vault::{
     Author, GitProblem, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
 };
@@ -43,9 +45,21 @@ pub struct ToolsConfig {
     pub calendars: Option<CalendarConfig>,
     /// How GitHub is used; where this is missing there are no `github_*` tools.
     pub github: Option<GithubConfig>,
+    /// How scripts run; where this is missing there are no `script_*` tools.
+    pub scripts: Option<ScriptsConfig>,
 }
 
 impl ToolsConfig {
+    /// Lets scripts use the client that others use already.
+    #[must_use]
+    pub fn with_egress(mut self, egress: &std::sync::Arc<portcullis_egress::Egress>) -> ToolsConfig {
+        if let Some(scripts) = &mut self.scripts {
+            let egress = egress.clone();
+            scripts.egress = std::sync::Arc::new(move || Ok(egress.clone()));
+        }
+        self
+    }
+
     /// The families that need nothing from outside.
     pub fn local(workspace_root: PathBuf, prompts_dir: PathBuf) -> ToolsConfig {
         ToolsConfig {
@@ -57,6 +71,7 @@ impl ToolsConfig {
             web: None,
             calendars: None,
             github: None,
+            scripts: None,
         }
     }
 }
@@ -84,6 +99,9 @@ pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     }
     if let Some(github) = &config.github {
         into.add(github::family(github))?;
+    }
+    if let Some(scripts) = &config.scripts {
+        into.add(scripts::family(scripts))?;
     }
     into.add(prompts::family(&config.prompts_dir, into.changes()))?;
     Ok(())

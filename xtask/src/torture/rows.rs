@@ -108,6 +108,15 @@ pub(crate) const ROWS: &[Row] = &[
         figures: table::marked,
     },
     Row {
+        name: "scripts",
+        what: "hostile scripts, two at once, and how long a trivial one takes",
+        work: |told| {
+            let names = ["scripts::hostile_scripts_disturb_nobody", "scripts::a_trivial_script_is_quick"];
+            tests(told, &["--release", "-p", "portcullis", "--test", "it"], &names)
+        },
+        figures: table::marked,
+    },
+    Row {
         name: "fuzz",
         what: "frames, redaction, paths and configuration with hostile input",
         work: fuzz::work,

@@ -124,6 +124,9 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<&'a str>,
     effect: &'static str,
+    /// The call of the script that made this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<u64>,
     #[serde(flatten)]
     end: Option<End<'a>>,
 }
@@ -218,6 +221,7 @@ impl Record {
             digest: key.conceal(&subject.digest),
             args,
             effect: subject.effect.as_str(),
+            within: subject.trail.within.map(CallId::get),
             end,
         };
         write_object(&line, lines);

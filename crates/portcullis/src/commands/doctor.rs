@@ -1,6 +1,7 @@
 //! `portcullis doctor`: what works, what does not, and what to do about it.
 
 mod outside;
+mod scripts;
 mod servers;
 
 use super::{block_on, environment, link::Link};
@@ -97,6 +98,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "clients", state: look_at_clients(&config) });
     findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
     findings.push(Finding { what: "vault", state: look_at_vault(&config)? });
+    findings.push(Finding { what: "scripts", state: scripts::look(&config)? });
     let store = secrets::open(home, &config, Arc::new(SystemClock), Asking::Never)?;
     findings.extend(outside::look(&config, &store));
     findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::{print, surface};
 use anyhow::{Context, Result};
+use portcullis_store::scripts::{Approve, Capabilities, ScriptName};
 use serde_json::{Value, json};
 use site::Site;
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     std::fs::write(home.path().join("example.ics"), site::CALENDAR)?;
     let config = Config::load(home.path(), &|_| None)?.config;
     site.keep_token(&home, &config)?;
+    keep_script(&config)?;
     let checked = block_on(async {
         let mut link = Link::open(&home, &config).await?;
         check_all(&mut link, &site).await
@@ -48,6 +50,16 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
         print::line(format!("selftest: {} passed, {failed} failed", checked.len() - failed));
     }
     Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+/// Puts a script in place and approves it, for the example that runs one.
+fn keep_script(config: &Config) -> Result<()> {
+    let (scripts, name) = (crate::scripts::open(config), "hello".parse::<ScriptName>()?);
+    let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n")?;
+    let granted = Capabilities::default();
+    let approve = Approve { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };
+    scripts.approve(&name, approve)?;
+    Ok(())
 }
 
 async fn check_all(link: &mut Link, site: &Site) -> Result<Vec<Checked>> {

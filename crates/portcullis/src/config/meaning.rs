@@ -70,6 +70,7 @@ pub(super) fn meaning(written: Written, home: &Path, env: Environment<'_>) -> (C
         web: written.web.as_ref().map(|web| checks.web(web)),
         calendars: checks.calendars(&written.calendars),
         github: written.github.as_ref().and_then(|github| checks.github(github)),
+        scripts: checks.scripts(&written.scripts, &written.workspace.path),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
         redaction: Redaction { token_shapes: shapes(written.redaction.token_shapes) },

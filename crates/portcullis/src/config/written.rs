@@ -38,6 +38,8 @@ pub(super) struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Github")]
     pub(super) github: Option<Github>,
+    /// Starlark scripts that a person approved.
+    pub(super) scripts: Scripts,
     /// What every request that leaves this machine has to keep to.
     pub(super) egress: Egress,
     /// The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
@@ -210,6 +212,73 @@ pub(super) struct Github {
     /// Repositories that may be used, as owner/name or owner/*; any if empty.
     #[schemars(example = ["octocat/hello-world"])]
     pub(super) repositories: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Scripts {
+    /// Whether the script_* tools exist.
+    pub(super) enabled: bool,
+    /// Folder of the scripts, out of reach of every tool; relative to the home folder.
+    #[schemars(length(min = 1), example = &"scripts")]
+    pub(super) path: String,
+    /// Milliseconds that a script may run where nobody granted it another time.
+    #[schemars(range(min = 100, max = 300_000))]
+    pub(super) timeout_ms: u64,
+    /// Megabytes of memory that one script may take.
+    #[schemars(range(min = 64, max = 4_096))]
+    pub(super) memory_mb: u64,
+    /// What happens where the kernel does not offer all of the sandbox: required (no script runs) or best-effort.
+    pub(super) sandbox: SandboxName,
+    /// Processes that stand ready while scripts are used.
+    #[schemars(range(min = 0, max = 16))]
+    pub(super) warm: usize,
+    /// What code in `script_exec` may use: nothing, unless it says so here; then a person is asked each time.
+    pub(super) exec: Grants,
+    /// Scripts that are approved here instead of by a person, each with name and sha256, and its secrets, hosts and tools.
+    pub(super) allow: Vec<AllowedScript>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SandboxName {
+    #[default]
+    Required,
+    BestEffort,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Grants {
+    /// Names of secrets.
+    #[schemars(example = ["API_KEY"])]
+    pub(super) secrets: Vec<String>,
+    /// Hosts, or *.example.com for all below one.
+    #[schemars(example = ["api.example.com"])]
+    pub(super) hosts: Vec<String>,
+    /// Globs over names of tools.
+    #[schemars(example = ["workspace_read"])]
+    pub(super) tools: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AllowedScript {
+    /// Name of the script.
+    #[schemars(example = &"report.star")]
+    pub(super) name: String,
+    /// SHA-256 of its text; any other text waits for a person.
+    pub(super) sha256: String,
+    /// Names of secrets that it may use.
+    pub(super) secrets: Vec<String>,
+    /// Hosts that it may reach, or *.example.com for all below one.
+    pub(super) hosts: Vec<String>,
+    /// Globs over names of tools that it may call.
+    pub(super) tools: Vec<String>,
+    /// Milliseconds that it may run, if not as long as any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64", range(min = 1, max = 300_000))]
+    pub(super) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -642,6 +711,22 @@ impl Default for Github {
             token: "secret:GITHUB_TOKEN".to_owned(),
             base_url: "https://api.github.com".to_owned(),
             repositories: Vec::new(),
+        }
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Scripts {
+            enabled: true,
+            path: "scripts".to_owned(),
+            timeout_ms: 2_000,
+            memory_mb: 128,
+            sandbox: SandboxName::Required,
+            // One runs while the next is ready.
+            warm: 2,
+            exec: Grants::default(),
+            allow: Vec::new(),
         }
     }
 }

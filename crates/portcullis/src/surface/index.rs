@@ -13,4 +13,9 @@ const SNAPSHOTS: &[(&str, &str)] = &[
     ("calendar_read", include_str!("calendar_read.json")),
     ("github_list_issues", include_str!("github_list_issues.json")),
     ("github_create_issue", include_str!("github_create_issue.json")),
+    ("script_list", include_str!("script_list.json")),
+    ("script_run", include_str!("script_run.json")),
+    ("script_exec", include_str!("script_exec.json")),
+    ("script_reload", include_str!("script_reload.json")),
+    ("script_propose", include_str!("script_propose.json")),
 ];

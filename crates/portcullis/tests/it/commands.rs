@@ -108,7 +108,7 @@ async fn doctor_says_what_works() {
     }
     let _hub = home.serve().await;
     let running = home.run(&["doctor", "--json"]).await;
-    assert!(running.stdout.contains("running, 5 tools"), "{}", running.stdout);
+    assert!(running.stdout.contains("running, 10 tools"), "{}", running.stdout);
     assert!(home.run(&["doctor"]).await.stdout.contains("ok       hub"));
     home.configure("[rate_limt]\n");
     let broken = home.run(&["doctor", "--json"]).await;
@@ -122,7 +122,7 @@ async fn tools_are_listed_and_called() {
         // The same, whether a hub runs or not.
         let _hub = if running { Some(home.serve().await) } else { None };
         let listed = home.run(&["tools", "list", "--json"]).await.json();
-        assert_eq!(listed.as_array().unwrap().len(), 5);
+        assert_eq!(listed.as_array().unwrap().len(), 10);
         assert_eq!(listed[0]["name"], "workspace_read");
         assert!(home.run(&["tools"]).await.stdout.starts_with("TOOL"));
         let write = r#"{"path":"x.md","content":"hello"}"#;

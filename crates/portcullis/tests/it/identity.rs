@@ -162,7 +162,10 @@ async fn a_rule_does_not_widen_a_scope() {
     let token = home.add_client("reader", &["--effects", "read"]).await;
     let mut client = McpClient::http(hub.address, &token, "2026-07-28").await;
     let listed = client.result("tools/list", json!({})).await;
-    assert_eq!(names(&listed["tools"]), ["workspace_read", "workspace_list", "memory_read"]);
+    assert_eq!(
+        names(&listed["tools"]),
+        ["workspace_read", "workspace_list", "memory_read", "script_list", "script_exec", "script_reload"]
+    );
     let write = json!({ "name": "workspace_write", "arguments": { "path": "a", "content": "b" } });
     assert_eq!(client.refused("tools/call", write).await, -32602);
     assert!(!home.files().join("a").exists());

@@ -30,6 +30,7 @@ mod policy;
 mod reload;
 mod resting;
 mod roles;
+mod scripts;
 mod secrets;
 mod servers;
 mod sessions;

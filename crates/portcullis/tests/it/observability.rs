@@ -50,7 +50,7 @@ async fn readiness_names_each_component() {
     let ready = Request::get("/readyz").send(hub.address).await;
     assert_eq!(ready.status(), 200);
     let ok = json!({ "status": "ok" });
-    let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "secrets": ok, "workspace": ok });
+    let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "scripts": ok, "secrets": ok, "workspace": ok });
     assert_eq!(ready.json(), json!({ "status": "ready", "components": components }));
     assert_eq!(Request::get("/healthz").send(hub.address).await.text(), "ok\n");
     // A list of clients that cannot be read lets nobody in, and says so.
@@ -84,7 +84,7 @@ async fn logs_have_the_form_that_is_documented() {
     let log = client.process().stderr();
     for line in [
         "DEBUG mcp: received request method=tools/list id=1",
-        "DEBUG mcp: sending response id=1 tools=5",
+        "DEBUG mcp: sending response id=1 tools=10",
         "DEBUG mcp: received request method=tools/call id=2 tool=workspace_read",
     ] {
         assert!(log.lines().any(|own| own.trim() == line), "{line} is missing in:\n{log}");

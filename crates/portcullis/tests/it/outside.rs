@@ -94,7 +94,12 @@ async fn a_family_exists_where_it_is_configured_and_doctor_says_what_it_lacks() 
             "web_fetch",
             "calendar_read",
             "github_list_issues",
-            "github_create_issue"
+            "github_create_issue",
+            "script_list",
+            "script_run",
+            "script_exec",
+            "script_reload",
+            "script_propose"
         ]),
         "{listed}"
     );

@@ -181,7 +181,7 @@ async fn a_session_hears_when_a_rule_ends() {
     let home = home();
     let mut client = stdio(&home, "2025-11-25");
     client.initialize(json!({})).await;
-    assert_eq!(tools(&mut client).await, 5);
+    assert_eq!(tools(&mut client).await, 10);
     // Long enough for the hub to see the file, on the busiest machine.
     let end = Timestamp::try_from(SystemClock.now()).unwrap() + SignedDuration::from_secs(5);
     let rule = format!("[[policy]]\ntools = [\"memory_*\"]\nuntil = {end}\ndecision = \"deny\"\n");

@@ -19,9 +19,18 @@ async fn a_new_rule_holds_in_an_open_session() {
     let mut open = http(&hub, "2025-11-25").await;
     let mut bridge = stdio(&home, "2025-11-25");
     bridge.initialize(json!({})).await;
-    assert_eq!(tools(&mut open).await.len(), 5);
+    assert_eq!(tools(&mut open).await.len(), 10);
     home.configure(&format!("{UNHURRIED}[[policy]]\ntools = [\"memory_*\"]\ndecision = \"deny\"\n"));
-    let expected = ["workspace_read", "workspace_write", "workspace_list"];
+    let expected = [
+        "workspace_read",
+        "workspace_write",
+        "workspace_list",
+        "script_list",
+        "script_run",
+        "script_exec",
+        "script_reload",
+        "script_propose",
+    ];
     until("the rule holds", async || (tools(&mut open).await == expected).then_some(())).await;
     assert_eq!(tools(&mut bridge).await, expected);
     let read = json!({ "name": "memory_read", "arguments": {} });
@@ -29,7 +38,7 @@ async fn a_new_rule_holds_in_an_open_session() {
     hub.process.says("The changed configuration is in force.").await;
     // And back.
     home.configure(UNHURRIED);
-    until("the rule is gone", async || (tools(&mut open).await.len() == 5).then_some(())).await;
+    until("the rule is gone", async || (tools(&mut open).await.len() == 10).then_some(())).await;
 }
 
 #[tokio::test]
@@ -95,11 +104,12 @@ async fn a_bad_file_changes_nothing_and_is_told() {
         .await;
         assert!(why.contains("the last good one is in force") && !why.contains(says), "{why}");
         // The last good one is in force.
-        assert_eq!(tools(&mut open).await, ["workspace_read", "workspace_write", "workspace_list"]);
+        let listed = tools(&mut open).await;
+        assert!(listed.len() == 8 && !listed.iter().any(|name| name.starts_with("memory")), "{listed:?}");
     }
     home.configure(UNHURRIED);
     until("the good file is seen", async || (readiness(&hub).await.0 == 200).then_some(())).await;
-    assert_eq!(tools(&mut open).await.len(), 5);
+    assert_eq!(tools(&mut open).await.len(), 10);
     assert!(hub.process.is_running());
 }
 
@@ -116,7 +126,7 @@ async fn a_key_that_needs_a_restart_is_named() {
     .await;
     assert!(hub.process.stderr().contains("memory.enabled"), "{}", hub.process.stderr());
     let mut client = http(&hub, "2026-07-28").await;
-    assert_eq!(tools(&mut client).await.len(), 5);
+    assert_eq!(tools(&mut client).await.len(), 10);
 }
 
 /// Lists are kept from one request to the next; what must not be told is not kept in them.

@@ -23,12 +23,17 @@ struct Role {
 }
 
 /// Every tool, and arguments that it takes. `ROLE` is the name of whoever calls.
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 10] = [
     ("workspace_read", r#"{"path": "a.md"}"#),
     ("workspace_write", r#"{"path": "ROLE.md", "content": "x"}"#),
     ("workspace_list", "{}"),
     ("memory_read", "{}"),
     ("memory_write", r#"{"file": "memory/ROLE.md", "content": "x"}"#),
+    ("script_list", "{}"),
+    ("script_run", r#"{"name": "x"}"#),
+    ("script_exec", r#"{"code": "1"}"#),
+    ("script_reload", "{}"),
+    ("script_propose", r#"{"name": "ROLE", "code": "1"}"#),
 ];
 
 /// Every route: what a client that was let in gets there, and one that may do everything.
@@ -68,8 +73,19 @@ async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
         role("stranger", &format!("pcl_{}", "A".repeat(hub.token.len() - 4)), May::Nothing),
         role("expired", &expired, May::Nothing),
         role("revoked", &revoked, May::Nothing),
-        role("reader", &reader, May::Only(&["workspace_read", "workspace_list", "memory_read"])),
-        // No tool of today destroys, so this is all of them; but not all that there could be.
+        role(
+            "reader",
+            &reader,
+            May::Only(&[
+                "workspace_read",
+                "workspace_list",
+                "memory_read",
+                "script_list",
+                "script_exec",
+                "script_reload",
+            ]),
+        ),
+        // Only `script_run` could destroy.
         role(
             "writer",
             &writer,
@@ -79,6 +95,10 @@ async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
                 "workspace_list",
                 "memory_read",
                 "memory_write",
+                "script_list",
+                "script_exec",
+                "script_reload",
+                "script_propose",
             ]),
         ),
         role("narrow", &narrow, May::Only(&["memory_read", "memory_write"])),
@@ -171,6 +191,7 @@ async fn differences(home: &Home, hub: &Hub, roles: &[Role]) -> Vec<String> {
 async fn nobody_gets_what_is_not_theirs() {
     let home = patient_home();
     home.write("a.md", "text");
+    crate::scripts::approved(&home, "x", "1").await;
     let hub = home.serve().await;
     let mut roles = roles(&home, &hub).await;
     assert_eq!(differences(&home, &hub, &roles).await, [""; 0]);

@@ -1,0 +1,289 @@
+//! `portcullis scripts`: which scripts may run, and what they may use.
+
+mod show;
+
+use super::link::Link;
+use super::{Opened, block_on, open};
+use crate::cli::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
+use crate::config::Config;
+use crate::home::{Home, make_private};
+use crate::{BadUsage, config, logging, print, scripts};
+use anyhow::{Context, Result};
+use portcullis_store::clients::parse_duration;
+use portcullis_store::scripts::{
+    Approve, Capabilities, Header, Looked, Reject, ScriptError, ScriptName, Scripts,
+};
+use portcullis_tools::{Checked, DeskError, ScriptDesk};
+use serde_json::{Value, json};
+use show::{decision_json, listed_json, short, table};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Result<ExitCode> {
+    let Opened { home, loaded, .. } = open(home)?;
+    let config = loaded.config;
+    make_private(&config.workspace.secure_dir())?;
+    let desk = Desk { desk: scripts::desk(&config), as_json };
+    match args.command.unwrap_or(ScriptsCommand::List) {
+        ScriptsCommand::List => desk.list(),
+        ScriptsCommand::Show { name, diff, version } => desk.show(&name, diff, version.as_deref()),
+        ScriptsCommand::Approve(args) => desk.approve(&args),
+        ScriptsCommand::Reject { name, hash, reason } => desk.reject(&name, hash, reason),
+        ScriptsCommand::History { name } => desk.history(&name),
+        ScriptsCommand::Restore { name, hash } => desk.restore(&name, &hash),
+        ScriptsCommand::Run(args) if args.dry_run => desk.dry_run(&args),
+        ScriptsCommand::Run(args) => run_script(&home, &config, &args, as_json),
+        ScriptsCommand::Check { file } => desk.check(&file),
+    }
+}
+
+/// Says whether the words were wrong, or the work failed.
+fn explained(error: ScriptError) -> anyhow::Error {
+    match error {
+        ScriptError::Name(_)
+        | ScriptError::Ambiguous { .. }
+        | ScriptError::LongReason
+        | ScriptError::Capabilities(_) => BadUsage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+fn named(name: &str) -> Result<ScriptName> {
+    name.parse().map_err(|error| explained(ScriptError::Name(error)))
+}
+
+struct Desk {
+    desk: ScriptDesk,
+    as_json: bool,
+}
+
+impl Desk {
+    fn scripts(&self) -> &Scripts {
+        &self.desk.scripts
+    }
+
+    fn list(&self) -> Result<ExitCode> {
+        let list = self.scripts().list()?;
+        if self.as_json {
+            print::json(&Value::Array(list.iter().map(listed_json).collect()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::out(table(&list));
+        if list.is_empty() {
+            print::note(format!(
+                "There are none yet. Put `.star` files into {}.",
+                self.scripts().folder().display()
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, name: &str, diff: bool, version: Option<&str>) -> Result<ExitCode> {
+        let name = named(name)?;
+        if let Some(hash) = version {
+            let source = self.scripts().version(&name, hash)?;
+            match self.as_json {
+                true => print::json(&json!({ "name": name.as_str(), "source": source })),
+                false => print::out(portcullis_core::json::visible_lines(&source)),
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let looked = self.scripts().look(&name)?;
+        match self.as_json {
+            true => print::json(&show::looked_json(&looked)),
+            false if diff => print::out(show::difference(&looked)),
+            false => print::out(show::told(&looked)),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the version that is decided about. Without a hash a person is shown it first, and asked.
+    fn reviewed(&self, looked: &Looked, hash: Option<String>, doing: &str) -> Result<String> {
+        if let Some(hash) = hash {
+            return Ok(hash);
+        }
+        let (name, sha256) = (&looked.listed.name, show::reviewed_hash(looked));
+        if print::nobody_to_ask() || self.as_json {
+            return Err(BadUsage(format!(
+                "say which version you have looked at: `--hash {}`, as `portcullis scripts show {name}` tells it",
+                short(&sha256)
+            ))
+            .into());
+        }
+        print::note(show::told(looked));
+        match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(&sha256))) {
+            Some(true) => Ok(sha256),
+            _ => Err(anyhow::anyhow!("nothing was decided")),
+        }
+    }
+
+    fn approve(&self, args: &ScriptApproveArgs) -> Result<ExitCode> {
+        let name = named(&args.name)?;
+        let looked = self.scripts().look(&name)?;
+        let sha256 = self.reviewed(&looked, args.hash.clone(), "Approve")?;
+        // What is asked for is read from the very version that is approved.
+        let source = show::version_of(&looked, &sha256).map_or(looked.source.as_str(), |source| source);
+        let header = Header::of(source);
+        if let (Some(problem), None) = (header.problems.first(), &args.secrets) {
+            return Err(BadUsage(format!(
+                "its comment cannot be taken at its word: {problem}; give the grants yourself"
+            ))
+            .into());
+        }
+        let mut granted = if args.nothing { Capabilities::default() } else { header.wants.clone() };
+        granted.timeout_ms = header.wants.timeout_ms;
+        let set = |given: &Vec<String>| {
+            given.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        };
+        if let Some(secrets) = &args.secrets {
+            granted.secrets = set(secrets);
+        }
+        if let Some(hosts) = &args.hosts {
+            granted.hosts = set(&hosts.iter().map(|host| host.to_ascii_lowercase()).collect());
+        }
+        if let Some(tools) = &args.tools {
+            granted.tools = set(tools);
+        }
+        let expires = args.expires.as_deref().map(parse_duration).transpose();
+        let expires = expires.map_err(|error| BadUsage(error.to_string()))?;
+        let seen = Some(looked.listed.seen);
+        let approve = Approve { sha256, granted, expires, by: by(), seen };
+        let before = self.scripts().approve(&name, approve).map_err(explained)?;
+        let looked = self.scripts().look(&name)?;
+        if self.as_json {
+            print::json(&listed_json(&looked.listed));
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::line(format!("Script `{name}` may run, as it is now ({}).", short(&looked.listed.sha256)));
+        if let Some(granted) = looked.listed.granted {
+            print::line(show::capabilities(&granted));
+        }
+        if let Some(before) = before {
+            print::note(show::before(&before));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn reject(&self, name: &str, hash: Option<String>, reason: Option<String>) -> Result<ExitCode> {
+        let name = named(name)?;
+        let looked = self.scripts().look(&name)?;
+        let sha256 = self.reviewed(&looked, hash, "Reject")?;
+        let reject = Reject { sha256, reason, by: by(), seen: Some(looked.listed.seen) };
+        let before = self.scripts().reject(&name, reject).map_err(explained)?;
+        if self.as_json {
+            let decisions = self.scripts().decisions(&name)?;
+            print::json(&decisions.first().map(decision_json).unwrap_or_default());
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::line(format!("Script `{name}` may not run as it is now."));
+        if let Some(before) = before {
+            print::note(show::before(&before));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn history(&self, name: &str) -> Result<ExitCode> {
+        let name = named(name)?;
+        let (decisions, runs) = (self.scripts().decisions(&name)?, self.scripts().runs(&name));
+        if self.as_json {
+            print::json(&json!({
+                "name": name.as_str(),
+                "decisions": decisions.iter().map(decision_json).collect::<Vec<_>>(),
+                "runs": runs,
+            }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::out(show::history(&decisions, &runs));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn restore(&self, name: &str, hash: &str) -> Result<ExitCode> {
+        let name = named(name)?;
+        let decision = self.scripts().restore(&name, hash, &by()).map_err(explained)?;
+        match self.as_json {
+            true => print::json(&decision_json(&decision)),
+            false => print::line(format!(
+                "Script `{name}` is version {} again, and may run.",
+                short(&decision.sha256)
+            )),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn dry_run(&self, args: &ScriptRunArgs) -> Result<ExitCode> {
+        let name = named(&args.name)?;
+        let looked = self.scripts().look(&name)?;
+        let given: Vec<Value> = args.args.iter().map(|text| value_of(text)).collect();
+        let ran = block_on(self.desk.dry_run(&name, &looked.source, args.function.clone(), &given))?;
+        self.ended(ran)
+    }
+
+    fn check(&self, file: &Path) -> Result<ExitCode> {
+        let told = || format!("`{}`", file.display());
+        let bytes = std::fs::read(file).with_context(told)?;
+        let source =
+            String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", file.display()))?;
+        let name = file.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy());
+        let checked = block_on(self.desk.check(&name, &source))?;
+        let header = Header::of(&source);
+        if checked.is_ok() && !self.as_json {
+            print::line(format!("{} is a script.", file.display()));
+            print::line(show::capabilities(&header.wants));
+            header.problems.iter().for_each(|problem| print::note(format!("warning: {problem}")));
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.ended(checked)
+    }
+
+    fn ended(&self, ended: Result<Checked, DeskError>) -> Result<ExitCode> {
+        match ended {
+            Err(error @ DeskError::Fault(_)) if self.as_json => {
+                print::json(&json!({ "error": error.to_string() }));
+                Ok(ExitCode::FAILURE)
+            }
+            Err(error) => Err(error.into()),
+            Ok(checked) if self.as_json => {
+                print::json(&json!({
+                    "value": checked.value,
+                    "printed": checked.printed,
+                    "duration_ms": u64::try_from(checked.took.as_millis()).unwrap_or(u64::MAX),
+                    "memory_bytes": checked.memory_bytes,
+                }));
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(checked) => {
+                if !checked.printed.is_empty() {
+                    print::note(checked.printed.trim_end());
+                }
+                print::line(serde_json::to_string_pretty(&checked.value.unwrap_or_default())?);
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Runs a script as the local client, through the hub if there is one.
+fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool) -> Result<ExitCode> {
+    let name = named(&args.name)?;
+    logging::start(config::Logging { level: config::Level::Warn, ..config.logging });
+    let mut arguments = json!({ "name": name.as_str() });
+    if let Some(function) = &args.function {
+        arguments["function"] = json!(function);
+    }
+    if !args.args.is_empty() {
+        arguments["args"] = args.args.iter().map(|text| value_of(text)).collect();
+    }
+    block_on(async {
+        let mut link = Link::open(home, config).await?;
+        super::tools::call(&mut link, "script_run", &arguments.to_string(), as_json).await
+    })?
+}
+
+fn value_of(text: &str) -> Value {
+    portcullis_core::json::parse_strict(text).unwrap_or_else(|_| Value::from(text))
+}
+
+/// Returns who decides, as the record says it.
+fn by() -> String {
+    format!("command line, user {}", rustix::process::getuid().as_raw())
+}

@@ -1,0 +1,74 @@
+//! Messages between hub and worker: their length in four bytes, then JSON.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, Read, Write};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// What the hub takes from a worker. A result, an argument of a tool or the body of a request has to fit.
+pub const FROM_WORKER_MAX: usize = 2 * 1024 * 1024;
+/// What a worker takes from the hub. A source, or the answer to a request with all its escapes.
+pub const TO_WORKER_MAX: usize = 16 * 1024 * 1024;
+
+fn too_large(bytes: usize, bytes_max: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("a message of {bytes} bytes, at most {bytes_max}"))
+}
+
+fn encode<T: Serialize>(message: &T, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let bytes = frame.len() - 4;
+    let length = u32::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
+    let length = length.ok_or_else(|| too_large(bytes, bytes_max))?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
+
+fn length(head: [u8; 4], bytes_max: usize) -> io::Result<usize> {
+    let bytes = u32::from_le_bytes(head) as usize;
+    if bytes > bytes_max { Err(too_large(bytes, bytes_max)) } else { Ok(bytes) }
+}
+
+pub fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    to.write_all(&encode(message, FROM_WORKER_MAX)?)?;
+    to.flush()
+}
+
+pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    let mut head = [0; 4];
+    from.read_exact(&mut head)?;
+    let mut bytes = vec![0; length(head, TO_WORKER_MAX)?];
+    from.read_exact(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
+    to.write_all(&encode(message, TO_WORKER_MAX)?).await?;
+    to.flush().await
+}
+
+pub async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    let mut head = [0; 4];
+    from.read_exact(&mut head).await?;
+    let mut bytes = vec![0; length(head, FROM_WORKER_MAX)?];
+    from.read_exact(&mut bytes).await?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_and_what_is_too_long_is_not() {
+        let mut pipe = Vec::new();
+        write(&mut pipe, &"a message").unwrap();
+        assert_eq!(receive::<String>(&mut pipe.as_slice()).await.unwrap(), "a message");
+        let long = "x".repeat(FROM_WORKER_MAX);
+        assert!(write(&mut Vec::new(), &long).is_err());
+        // A worker that says so all the same makes the hub take nothing.
+        let told = u32::MAX.to_le_bytes();
+        let error = receive::<String>(&mut told.as_slice()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,134 @@
+//! The bytes: files of scripts, and copies of versions under their hash.
+
+use super::{SOURCE_BYTES_MAX, ScriptError, ScriptName};
+use crate::kept::FileError;
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_FOLDER: u32 = 0o700;
+
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the names of scripts in the folder. What has no name of a script is none.
+pub(super) fn names_in(folder: &Path, names_max: usize) -> Result<Vec<ScriptName>, ScriptError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(FileError::new("read", folder, error).into()),
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names = names.filter(|name| name.ends_with(".star")).filter_map(|name| name.parse().ok());
+    Ok(names.take(names_max).collect())
+}
+
+/// Reads the file of a script.
+pub(super) fn read(folder: &Path, name: &ScriptName) -> Result<String, ScriptError> {
+    // Not through a link, and without waiting on a pipe that someone put in its place.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let unreadable =
+        |error: io::Error| ScriptError::Unreadable { name: name.clone(), why: error.kind().to_string() };
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(name.as_str()));
+    let file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ScriptError::Unknown(name.clone()),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            ScriptError::NotFile(name.clone())
+        }
+        _ => unreadable(error),
+    })?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(ScriptError::NotFile(name.clone()));
+    }
+    let mut bytes = Vec::new();
+    file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > SOURCE_BYTES_MAX {
+        return Err(ScriptError::TooLarge {
+            name: name.clone(),
+            bytes: metadata.len().max(bytes.len() as u64),
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| ScriptError::NotText(name.clone()))
+}
+
+/// Writes the file of a script, whole or not at all.
+pub(super) fn put(folder: &Path, name: &ScriptName, source: &str) -> Result<(), ScriptError> {
+    make(folder)?;
+    Ok(write(folder, name.as_str(), source)?)
+}
+
+fn make(folder: &Path) -> Result<(), FileError> {
+    let made = DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(folder);
+    made.map_err(|error| FileError::new("make", folder, error))
+}
+
+fn write(folder: &Path, name: &str, source: &str) -> Result<(), FileError> {
+    let path = folder.join(name);
+    let failed = |error: io::Error| FileError::new("write", &path, error);
+    // The name is no script's, so that what a crash leaves behind is none either.
+    let new_path = folder.join(format!(".{name}.new"));
+    match std::fs::remove_file(&new_path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let new = OpenOptions::new().create_new(true).write(true).mode(PRIVATE_FILE).open(&new_path);
+    let mut new = new.map_err(failed)?;
+    new.write_all(source.as_bytes()).and_then(|()| new.sync_all()).map_err(failed)?;
+    std::fs::rename(&new_path, &path).map_err(failed)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+/// Versions under their hash.
+pub(super) struct Copies {
+    dir: PathBuf,
+}
+
+impl Copies {
+    pub(super) fn new(dir: PathBuf) -> Copies {
+        Copies { dir }
+    }
+
+    /// Keeps a version. One that is there already is as good, if it is what its name says.
+    pub(super) fn keep(&self, hash: &str, source: &str) -> Result<(), ScriptError> {
+        if self.read(hash).is_ok() {
+            return Ok(());
+        }
+        make(&self.dir)?;
+        Ok(write(&self.dir, &format!("{hash}.star"), source)?)
+    }
+
+    /// Returns a version, if it still is what its name says.
+    pub(super) fn read(&self, hash: &str) -> Result<String, String> {
+        let gone =
+            |why: &str| format!("the kept version {} of the script {why}", &hash[..hash.len().min(12)]);
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let file =
+            OpenOptions::new().read(true).custom_flags(flags).open(self.dir.join(format!("{hash}.star")));
+        let file = file.map_err(|error| gone(&format!("cannot be read: {}", error.kind())))?;
+        let mut bytes = Vec::new();
+        let read = file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|error| gone(&format!("cannot be read: {}", error.kind())))?;
+        if sha256(&bytes) != hash {
+            return Err(gone("was changed; approve the script again"));
+        }
+        String::from_utf8(bytes).map_err(|_| gone("is not UTF-8"))
+    }
+
+    /// Forgets versions that nothing speaks of any more. One that cannot be removed is only in the way.
+    pub(super) fn forget_others(&self, used: &BTreeSet<String>) {
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let hash = name.to_str().and_then(|name| name.strip_suffix(".star"));
+            if hash.is_some_and(|hash| hash.len() == 64 && !used.contains(hash)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+use tempfile::TempDir;
+
+/// A clock that only a test moves.
+struct Hands(AtomicU64);
+
+impl Clock for Hands {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct World {
+    dir: TempDir,
+    clock: Arc<Hands>,
+    scripts: Scripts,
+}
+
+impl World {
+    fn new() -> World {
+        World::allowing(Vec::new())
+    }
+
+    fn allowing(allowed: Vec<Allowed>) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
+        let scripts =
+            Scripts::open(&dir.path().join("scripts"), &dir.path().join("secure"), allowed, clock.clone());
+        std::fs::create_dir(dir.path().join("scripts")).unwrap();
+        World { dir, clock, scripts }
+    }
+
+    /// Another process on the same home.
+    fn other(&self) -> Scripts {
+        Scripts::open(
+            &self.dir.path().join("scripts"),
+            &self.dir.path().join("secure"),
+            Vec::new(),
+            self.clock.clone(),
+        )
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> ScriptName {
+        std::fs::write(self.dir.path().join("scripts").join(name), bytes).unwrap();
+        name.parse().unwrap()
+    }
+
+    fn approve(&self, name: &ScriptName) -> Result<Option<Decision>, ScriptError> {
+        let looked = self.scripts.look(name)?;
+        self.scripts.approve(name, of(&looked))
+    }
+}
+
+fn of(looked: &Looked) -> Approve {
+    Approve {
+        sha256: looked.listed.sha256.clone(),
+        granted: looked.listed.header.wants.clone(),
+        expires: None,
+        by: "somebody".to_owned(),
+        seen: Some(looked.listed.seen),
+    }
+}
+
+fn state(scripts: &Scripts, name: &ScriptName) -> State {
+    scripts.look(name).unwrap().listed.state
+}
+
+#[test]
+fn exactly_what_was_approved_runs() {
+    let world = World::new();
+    let name = world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
+    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { state: State::Pending, .. })));
+    world.approve(&name).unwrap();
+    let runnable = world.scripts.runnable(&name).unwrap();
+    assert_eq!(runnable.source, "# @secrets: A_KEY\nresult = 4\n");
+    assert_eq!(runnable.granted.secrets.iter().collect::<Vec<_>>(), ["A_KEY"]);
+
+    // One byte.
+    world.write("x.star", "# @secrets: A_KEY\nresult = 5\n");
+    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { state: State::Changed, .. })));
+    let looked = world.scripts.look(&name).unwrap();
+    assert_eq!(looked.approved.unwrap().1, "# @secrets: A_KEY\nresult = 4\n");
+
+    // And back: it is what was approved.
+    world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
+    assert!(world.scripts.runnable(&name).is_ok());
+
+    // But not if something else was approved since: there is one approved version at a time.
+    world.write("x.star", "result = 5\n");
+    world.approve(&name).unwrap();
+    world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
+    assert_eq!(state(&world.scripts, &name), State::Changed);
+}
+
+#[test]
+fn a_decision_is_seen_by_every_process_at_once() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    let other = world.other();
+    assert_eq!(state(&other, &name), State::Pending);
+    world.approve(&name).unwrap();
+    assert_eq!(state(&other, &name), State::Approved);
+    let sha256 = other.look(&name).unwrap().listed.sha256;
+    let reject = Reject { sha256, reason: Some("no".to_owned()), by: "another".to_owned(), seen: None };
+    other.reject(&name, reject).unwrap();
+    match world.scripts.runnable(&name) {
+        Err(NotRunnable::Rejected { by, reason, .. }) => {
+            assert_eq!((by.as_str(), reason.as_deref()), ("another", Some("no")))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_changed_meanwhile_is_not_approved() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    let looked = world.scripts.look(&name).unwrap();
+    world.write("x.star", "2");
+    let error = world.scripts.approve(&name, of(&looked)).unwrap_err().to_string();
+    assert!(error.contains("is not there any more"), "{error}");
+    assert_eq!(state(&world.scripts, &name), State::Pending);
+    // The weak variant approves whatever is there.
+    assert!(world.approve(&name).is_ok());
+}
+
+#[test]
+fn the_second_of_two_people_learns_who_decided() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    let (mine, theirs) = (world.scripts.look(&name).unwrap(), world.scripts.look(&name).unwrap());
+    let sha256 = theirs.listed.sha256.clone();
+    let reject = Reject { sha256, reason: None, by: "the first".to_owned(), seen: Some(theirs.listed.seen) };
+    world.scripts.reject(&name, reject).unwrap();
+    // A first decision of all leaves nothing to compare with but the count.
+    let error = world.scripts.approve(&name, of(&mine)).unwrap_err().to_string();
+    assert!(error.contains("rejected by the first"), "{error}");
+    // Whoever looks again may decide.
+    world.approve(&name).unwrap();
+    assert_eq!(state(&world.scripts, &name), State::Approved);
+}
+
+#[test]
+fn an_approval_ends_when_it_was_said_to() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    let looked = world.scripts.look(&name).unwrap();
+    let approve = Approve { expires: Some(Duration::from_secs(60)), ..of(&looked) };
+    world.scripts.approve(&name, approve).unwrap();
+    assert_eq!(state(&world.scripts, &name), State::Approved);
+    world.clock.0.fetch_add(60, Ordering::Relaxed);
+    assert_eq!(state(&world.scripts, &name), State::Pending);
+    assert!(world.scripts.runnable(&name).is_err());
+}
+
+#[test]
+fn a_proposal_is_no_script_until_it_is_accepted() {
+    let world = World::new();
+    let name: ScriptName = "new".parse().unwrap();
+    let proposal = world.scripts.propose(&name, "result = 1\n", "agent").unwrap();
+    assert!(!world.dir.path().join("scripts/new.star").exists());
+    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { .. })));
+    let looked = world.scripts.look(&name).unwrap();
+    assert!(!looked.listed.exists);
+    assert_eq!(looked.listed.proposal.as_ref(), Some(&proposal));
+    world.scripts.approve(&name, of(&looked)).unwrap();
+    assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
+
+    // A change that is proposed leaves the script as it is.
+    let proposal = world.scripts.propose(&name, "result = 2\n", "agent").unwrap();
+    assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
+    let looked = world.scripts.look(&name).unwrap();
+    assert_eq!(looked.proposed.as_deref(), Some("result = 2\n"));
+    let reject = Reject { sha256: proposal.sha256.clone(), reason: None, by: "me".to_owned(), seen: None };
+    world.scripts.reject(&name, reject).unwrap();
+    assert_eq!(world.scripts.look(&name).unwrap().listed.proposal, None);
+    assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
+}
+
+#[test]
+fn rejecting_a_proposal_leaves_the_approved_file_approved() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    world.approve(&name).unwrap();
+    let proposal = world.scripts.propose(&name, "2", "agent").unwrap();
+    let reject = Reject { sha256: proposal.sha256, reason: None, by: "me".to_owned(), seen: None };
+    world.scripts.reject(&name, reject).unwrap();
+    assert_eq!(state(&world.scripts, &name), State::Approved);
+    assert!(world.scripts.runnable(&name).is_ok());
+}
+
+#[test]
+fn bad_files_are_told_apart_and_run_nothing() {
+    let world = World::new();
+    let told = |name: &str| world.scripts.look(&name.parse().unwrap()).unwrap_err().to_string();
+    world.write("bytes.star", [0xff, 0xfe]);
+    assert!(told("bytes").contains("is not UTF-8"), "{}", told("bytes"));
+    world.write("long.star", "#".repeat(10 * 1024 * 1024));
+    assert!(told("long").contains("10485760 bytes, at most 262144"), "{}", told("long"));
+    std::os::unix::fs::symlink("/etc/hostname", world.dir.path().join("scripts/link.star")).unwrap();
+    assert!(told("link").contains("not a regular file"), "{}", told("link"));
+    std::fs::create_dir(world.dir.path().join("scripts/folder.star")).unwrap();
+    assert!(told("folder").contains("not a regular file"), "{}", told("folder"));
+    assert!(told("gone").contains("not found"), "{}", told("gone"));
+    assert_eq!(world.scripts.list().unwrap().len(), 4);
+}
+
+#[test]
+fn the_configuration_approves_bytes_and_not_names() {
+    let allowed = |text: &str| Allowed {
+        name: "x".parse().unwrap(),
+        sha256: copies::sha256(text.as_bytes()),
+        granted: Capabilities::default(),
+    };
+    let world = World::allowing(vec![allowed("1")]);
+    let name = world.write("x.star", "1");
+    assert_eq!(world.scripts.runnable(&name).unwrap().source, "1");
+    world.write("x.star", "2");
+    assert!(world.scripts.runnable(&name).is_err());
+}
+
+#[test]
+fn a_copy_that_was_changed_does_not_run() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    world.approve(&name).unwrap();
+    let sha256 = copies::sha256(b"1");
+    std::fs::write(world.dir.path().join(format!("secure/scripts/{sha256}.star")), "2").unwrap();
+    let error = world.scripts.runnable(&name).unwrap_err().to_string();
+    assert!(error.contains("was changed"), "{error}");
+}
+
+#[test]
+fn decisions_that_cannot_be_read_approve_nothing() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    world.approve(&name).unwrap();
+    std::fs::write(world.dir.path().join("secure/scripts.json"), "{").unwrap();
+    assert!(world.scripts.runnable(&name).is_err());
+    assert!(world.scripts.health().is_err());
+}
+
+#[test]
+fn an_old_version_comes_back_with_what_it_had() {
+    let world = World::new();
+    let name = world.write("x.star", "# @hosts: one.example.com\n1");
+    world.approve(&name).unwrap();
+    let first = world.scripts.look(&name).unwrap().listed.sha256;
+    world.write("x.star", "# @hosts: two.example.com\n2");
+    world.approve(&name).unwrap();
+    world.scripts.restore(&name, &first[..10], "me").unwrap();
+    let runnable = world.scripts.runnable(&name).unwrap();
+    assert!(runnable.source.ends_with("\n1") && runnable.granted.has_host("one.example.com"));
+    assert!(!runnable.granted.has_host("two.example.com"));
+    assert!(matches!(world.scripts.restore(&name, "00000000", "me"), Err(ScriptError::NoVersion { .. })));
+    assert_eq!(world.scripts.decisions(&name).unwrap().len(), 3);
+}
+
+#[test]
+fn the_newest_runs_are_remembered_and_not_all() {
+    let world = World::new();
+    let name: ScriptName = "x".parse().unwrap();
+    let run = |at: u64| Run {
+        at: Timestamp::from_second(i64::try_from(at).unwrap()).unwrap(),
+        sha256: "0".repeat(64),
+        client: "agent".to_owned(),
+        duration_ms: at,
+        outcome: "ok".to_owned(),
+    };
+    for at in 0..2_000 {
+        world.scripts.ran(&name, &run(at)).unwrap();
+    }
+    let runs = world.scripts.runs(&name);
+    assert_eq!(runs[0], run(1_999));
+    assert!(runs.len() <= 200 && runs.len() > 50, "{}", runs.len());
+    let file = world.dir.path().join("secure/scripts/runs/x.star.jsonl");
+    assert!(std::fs::metadata(file).unwrap().len() < 200 * 1024);
+}
+
+#[test]
+fn proposals_have_a_bound() {
+    let world = World::new();
+    for number in 0..PROPOSALS_MAX {
+        world.scripts.propose(&format!("p{number}").parse().unwrap(), "1", "agent").unwrap();
+    }
+    let more = world.scripts.propose(&"more".parse().unwrap(), "1", "agent");
+    assert!(matches!(more, Err(ScriptError::ManyProposals)));
+    // One that is there can be replaced.
+    world.scripts.propose(&"p0".parse().unwrap(), "2", "agent").unwrap();
+    let long = "#".repeat(SOURCE_BYTES_MAX + 1);
+    assert!(matches!(
+        world.scripts.propose(&"p0".parse().unwrap(), &long, "agent"),
+        Err(ScriptError::TooLarge { .. })
+    ));
+}

@@ -1,0 +1,508 @@
+//! Scripts that a person approved.
+//!
+//! Whether a script may run is decided by its bytes (`portcullis_store::scripts`), what it may use by what was granted with
+//! that decision. It runs in a process of its own (`portcullis_script`); what it asks the hub for comes to [`host`]. Code
+//! that an agent brings along has nothing but what the configuration grants to all of it.
+
+mod desk;
+mod host;
+#[cfg(test)]
+mod tests;
+
+pub use desk::{Checked, DeskError, ScriptDesk};
+
+use host::ScriptHost;
+use portcullis_core::{
+    Arguments, BoxFuture, Call, Catalog, Content, Effect, ErrorKind, Example, Gate, Json, Limits, Outcome,
+    Output, Permit, Provider, Reach, Reply, Said, Target, ToolDef, ToolError, ToolOutput, ToolSpec, Unruled,
+    schema_of,
+};
+use portcullis_egress::Egress;
+use portcullis_script::{Done, Failure, Fault, Job, Pool};
+use portcullis_store::scripts::{
+    Capabilities, Listed, NotRunnable, Run, SOURCE_BYTES_MAX, ScriptError, ScriptName, Scripts, State,
+};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a script may run that asks for nothing else, and the time in which people are waited for on top of it.
+const OVERALL_MAX: Duration = Duration::from_secs(15 * 60);
+/// How many scripts may call one another.
+const DEPTH_MAX: usize = 4;
+/// Beyond the time that the longest script may be granted.
+const LIMITS: Limits = Limits { deadline_ms: 330_000, ..Limits::DEFAULT };
+
+const LIST: ToolSpec = ToolSpec {
+    name: "script_list",
+    title: "List scripts",
+    description: "Return the scripts that there are: name, what each does, what it needs, and whether a person has approved \
+                  it. Only approved ones run.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "See which scripts there are", arguments: "{}" },
+};
+
+const RUN: ToolSpec = ToolSpec {
+    name: "script_run",
+    title: "Run a script",
+    description: "Run a Starlark script that a person has approved, and return its value: what `main` returns, or the function \
+                  that you name, else the variable `result`, else the last expression. It may use what it was granted: \
+                  secrets that you never see, hosts, and other tools.",
+    // Of what it was granted nothing is known here, so the worst is said. That a person looked at it is what lets it run.
+    effect: Effect::Destroy,
+    reach: Reach::Outside,
+    limits: LIMITS,
+    example: Example { what: "Run a script", arguments: r#"{"name": "hello"}"# },
+};
+
+const EXEC: ToolSpec = ToolSpec {
+    name: "script_exec",
+    title: "Run Starlark code",
+    description: "Run Starlark code and return its value and what it printed. It can compute, with `json`, `re`, `time`, \
+                  `math`, `base64` and `hash`; it has no secrets, no network and no tools unless the configuration grants \
+                  them. The value is what `main()` returns, else the variable `result`, else the last expression.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: LIMITS,
+    example: Example {
+        what: "Compute something",
+        arguments: r#"{"code": "sum([n * n for n in range(10)])"}"#,
+    },
+};
+
+const RELOAD: ToolSpec = ToolSpec {
+    name: "script_reload",
+    title: "Look for scripts again",
+    description: "Look at the folder of scripts again and return what is there, as `script_list` does. Changes are always \
+                  seen at once; this is for those who want to be sure.",
+    effect: Effect::Read,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example { what: "Look again", arguments: "{}" },
+};
+
+const PROPOSE: ToolSpec = ToolSpec {
+    name: "script_propose",
+    title: "Propose a script",
+    description: "Propose a Starlark script, or a new version of one. It is checked and kept for a person to look at, and \
+                  runs only once it is approved. Begin it with comments that say what it does and needs: `# @description:`, \
+                  `# @secrets:`, `# @hosts:`, `# @tools:`, `# @timeout:`.",
+    effect: Effect::Create,
+    reach: Reach::Local,
+    limits: Limits::DEFAULT,
+    example: Example {
+        what: "Propose a greeting",
+        arguments: r##"{"name": "greet", "code": "# @description: Greets\ndef main(name = \"you\"):\n    return \"Hello, \" + name\n"}"##,
+    },
+};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NoArgs {}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RunArgs {
+    /// Name of the script, with or without `.star`.
+    name: String,
+    /// Function to call, instead of `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    function: Option<String>,
+    /// What the function is called with, in order.
+    #[serde(default)]
+    args: Vec<Value>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ExecArgs {
+    /// The Starlark code to run.
+    code: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ProposeArgs {
+    /// Name of the script: a-z, 0-9, `_` and `-`.
+    name: String,
+    /// Text of the script.
+    code: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Found {
+    /// The scripts, by name.
+    scripts: Vec<Shown>,
+    /// How many there are.
+    count: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Shown {
+    /// Name to run it by.
+    name: String,
+    /// What it does, in its own words.
+    description: String,
+    /// Version, in its own words.
+    version: String,
+    /// Secrets that it says it needs.
+    secrets: Vec<String>,
+    /// Hosts that it says it needs.
+    hosts: Vec<String>,
+    /// Tools that it says it needs.
+    tools: Vec<String>,
+    /// How it stands: pending, approved, rejected or changed. Only what is approved runs.
+    state: &'static str,
+    /// SHA-256 of its text.
+    sha256: String,
+    /// Whether it is only proposed, and no script yet.
+    proposed: bool,
+    /// Why it cannot be used, if it cannot.
+    problem: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Ran {
+    /// What the script returned.
+    value: Value,
+    /// What it printed.
+    printed: String,
+    /// How long it took.
+    duration_ms: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Proposed {
+    /// Name under which it will be a script.
+    name: String,
+    /// SHA-256 of its text.
+    sha256: String,
+    /// How it stands: pending, until a person decides.
+    state: &'static str,
+}
+
+/// What the family needs to know.
+#[derive(Clone)]
+pub struct ScriptsConfig {
+    pub scripts: Arc<Scripts>,
+    pub pool: Pool,
+    /// The client, made at the first request: a hub whose scripts ask nobody has none.
+    pub egress: Arc<dyn Fn() -> Result<Arc<Egress>, ToolError> + Send + Sync>,
+    /// Whether there is a secret of that name.
+    pub has_secret: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// How long a script may take that was granted no other time.
+    pub timeout: Duration,
+    /// What code may use that is not approved.
+    pub exec: Capabilities,
+    /// Told once the gate is there; calls that scripts make go through it.
+    pub gate: Arc<OnceLock<Weak<Gate>>>,
+}
+
+impl fmt::Debug for ScriptsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptsConfig").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// The provider.
+pub(crate) struct Family {
+    config: ScriptsConfig,
+    tools: Vec<Arc<ToolDef>>,
+}
+
+pub(crate) fn family(config: &ScriptsConfig) -> Family {
+    let run = ToolDef::new(RUN, schema_of::<RunArgs>(), Json::<Ran>::schema()).unruled(Unruled::Reviewed);
+    let mut exec = ToolDef::new(EXEC, schema_of::<ExecArgs>(), Json::<Ran>::schema());
+    if !config.exec.is_empty() {
+        // Then it can do whatever the grants allow, and nobody has looked at it.
+        (exec.effect, exec.reach) = (Effect::Destroy, Reach::Outside);
+    }
+    let tools = vec![
+        ToolDef::new(LIST, schema_of::<NoArgs>(), Json::<Found>::schema()),
+        run,
+        exec,
+        ToolDef::new(RELOAD, schema_of::<NoArgs>(), Json::<Found>::schema()),
+        ToolDef::new(PROPOSE, schema_of::<ProposeArgs>(), Json::<Proposed>::schema()),
+    ];
+    Family { config: config.clone(), tools: tools.into_iter().map(Arc::new).collect() }
+}
+
+impl Provider for Family {
+    fn name(&self) -> &str {
+        "scripts"
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog { tools: self.tools.clone(), ..Catalog::default() }
+    }
+
+    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move {
+            let name = match &call.target {
+                Target::Tool(name) => name.as_str(),
+                other => return Err(ToolError::unknown(other.kind(), other.name())),
+            };
+            let output = match name {
+                "script_list" | "script_reload" => self.list().await?.into_output(),
+                "script_run" => self.run(&call, read(&call.arguments)?).await?,
+                "script_exec" => self.exec(&call, read(&call.arguments)?).await?,
+                "script_propose" => self.propose(&call, read(&call.arguments)?).await?.into_output(),
+                other => return Err(ToolError::unknown("tool", other)),
+            };
+            Ok(Output::Tool(output))
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+    // The layer that validates has seen them; what fails here is a schema that says less than the type.
+    serde_json::from_str(arguments.raw().get())
+        .map_err(|error| ToolError::invalid_args(format!("invalid arguments: {error}")))
+}
+
+impl Family {
+    async fn list(&self) -> Result<Json<Found>, ToolError> {
+        let listed = self.at_the_store(|scripts| scripts.list().map_err(told)).await?;
+        let scripts: Vec<Shown> = listed.into_iter().map(Shown::of).collect();
+        Ok(Json(Found { count: scripts.len(), scripts }))
+    }
+
+    async fn run(&self, call: &Call, args: RunArgs) -> Result<ToolOutput, ToolError> {
+        if call.trail.depth >= DEPTH_MAX {
+            return Err(ToolError::denied(format!(
+                "scripts call one another more than {DEPTH_MAX} levels deep"
+            ))
+            .hint("call the last one by itself"));
+        }
+        let name: ScriptName = args.name.parse().map_err(|error| told(ScriptError::Name(error)))?;
+        let runnable = self
+            .at_the_store({
+                let name = name.clone();
+                move |scripts| scripts.runnable(&name).map_err(not_runnable)
+            })
+            .await?;
+        let timeout = runnable.granted.timeout_ms.map_or(self.config.timeout, Duration::from_millis);
+        let began = Instant::now();
+        let host = ScriptHost::new(call, &self.config, runnable.granted);
+        let job = self.job(name.as_str(), runnable.source, args.function, &args.args, timeout)?;
+        let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
+        let outcome = done.as_ref().map_or_else(code, |_| "ok");
+        let run = Run {
+            at: self.config.scripts.now(),
+            sha256: runnable.sha256,
+            client: call.caller.client.name.clone(),
+            duration_ms: milliseconds(began.elapsed()),
+            outcome: outcome.to_owned(),
+        };
+        let kept = self.at_the_store({
+            let name = name.clone();
+            move |scripts| scripts.ran(&name, &run).map_err(ToolError::internal)
+        });
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "The run of a script could not be remembered.");
+        }
+        done.map(returned)
+            .map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
+    }
+
+    async fn exec(&self, call: &Call, args: ExecArgs) -> Result<ToolOutput, ToolError> {
+        if args.code.len() > SOURCE_BYTES_MAX {
+            return Err(ToolError::too_large("the code", args.code.len(), SOURCE_BYTES_MAX));
+        }
+        if call.trail.depth >= DEPTH_MAX {
+            return Err(ToolError::denied(format!(
+                "scripts call one another more than {DEPTH_MAX} levels deep"
+            )));
+        }
+        let host = ScriptHost::new(call, &self.config, self.config.exec.clone());
+        let timeout = self.config.exec.timeout_ms.map_or(self.config.timeout, Duration::from_millis);
+        let job = self.job("code", args.code, None, &[], timeout)?;
+        let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
+        done.map(returned).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
+    }
+
+    async fn propose(&self, call: &Call, args: ProposeArgs) -> Result<Said<Proposed>, ToolError> {
+        let name: ScriptName = args.name.parse().map_err(|error| told(ScriptError::Name(error)))?;
+        if args.code.len() > SOURCE_BYTES_MAX {
+            return Err(ToolError::too_large("the code", args.code.len(), SOURCE_BYTES_MAX));
+        }
+        let mut job = self.job(name.as_str(), args.code.clone(), None, &[], self.config.timeout)?;
+        job.check_only = true;
+        let checked = self.config.pool.run(job, &portcullis_script::NoHost, &call.ctx.cancel).await;
+        checked.map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))?;
+        let client = call.caller.client.name.clone();
+        let proposal = self
+            .at_the_store({
+                let name = name.clone();
+                move |scripts| scripts.propose(&name, &args.code, &client).map_err(told)
+            })
+            .await?;
+        let sentence = format!(
+            "Script '{name}' is proposed and waits for a person. Once it is approved, `script_run` runs it."
+        );
+        let facts =
+            Proposed { name: name.to_string(), sha256: proposal.sha256, state: State::Pending.as_str() };
+        Ok(Said { sentence, facts })
+    }
+
+    fn job(
+        &self,
+        name: &str,
+        source: String,
+        function: Option<String>,
+        args: &[Value],
+        timeout: Duration,
+    ) -> Result<Job, ToolError> {
+        let args = serde_json::value::to_raw_value(args).map_err(ToolError::internal)?;
+        let (name, overall) = (name.to_owned(), timeout + OVERALL_MAX);
+        Ok(Job { name, source, function, args, timeout, overall, check_only: false })
+    }
+
+    /// Does what waits for the disk on a thread that may.
+    async fn at_the_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Scripts) -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let scripts = self.config.scripts.clone();
+        tokio::task::spawn_blocking(move || work(&scripts)).await.map_err(ToolError::internal)?
+    }
+}
+
+impl Shown {
+    fn of(listed: Listed) -> Shown {
+        let wants = listed.header.wants;
+        Shown {
+            name: listed.name.to_string(),
+            description: listed.header.description,
+            version: listed.header.version,
+            secrets: wants.secrets.into_iter().collect(),
+            hosts: wants.hosts.into_iter().collect(),
+            tools: wants.tools.into_iter().collect(),
+            state: listed.state.as_str(),
+            sha256: listed.sha256,
+            proposed: !listed.exists,
+            problem: listed.problem,
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The value as text; beside it, what was printed.
+fn returned(done: Done) -> ToolOutput {
+    let value: Value = serde_json::from_str(done.value.get()).unwrap_or_default();
+    let mut content = vec![Content::text(serde_json::to_string_pretty(&value).unwrap_or_default())];
+    if !done.printed.is_empty() {
+        content.push(Content::text(format!("Printed:\n{}", done.printed)));
+    }
+    let ran = Ran { value, printed: done.printed, duration_ms: milliseconds(done.took) };
+    ToolOutput { content, structured: serde_json::to_value(&ran).ok(), is_error: false }
+}
+
+fn told(error: ScriptError) -> ToolError {
+    let said = error.to_string();
+    match error {
+        ScriptError::Name(_) => ToolError::invalid_args(format!("invalid arguments: {said}")),
+        ScriptError::Unknown(name) => {
+            ToolError::new(ErrorKind::NotFound, format!("script '{name}' not found"))
+                .hint("`script_list` shows what exists")
+        }
+        ScriptError::TooLarge { .. } => ToolError::new(ErrorKind::TooLarge, said),
+        ScriptError::NotText(_) | ScriptError::NotFile(_) | ScriptError::Unreadable { .. } => {
+            ToolError::unavailable(said).hint("tell the user; the file has to be put right by a person")
+        }
+        ScriptError::ManyProposals | ScriptError::Full => ToolError::unavailable(said),
+        ScriptError::Capabilities(_) => ToolError::invalid_args(said),
+        other => ToolError::unavailable("the decisions about scripts cannot be used, so none runs")
+            .hint("tell the user: `portcullis doctor` says why")
+            .caused_by(other),
+    }
+}
+
+fn not_runnable(why: NotRunnable) -> ToolError {
+    match why {
+        NotRunnable::Waits { name, state } => {
+            let error = ToolError::new(
+                ErrorKind::NeedsApproval,
+                format!(
+                    "Script '{name}' is pending approval. An administrator must review and approve this script before \
+                     it can be executed."
+                ),
+            );
+            match state {
+                State::Changed => error.hint("it was approved before and has changed since"),
+                State::Pending | State::Approved | State::Rejected => error,
+            }
+        }
+        NotRunnable::Rejected { name, reason, .. } => {
+            let reason = reason
+                .map_or_else(String::new, |reason| format!(": {}", portcullis_core::json::visible(&reason)));
+            ToolError::denied(format!("Script '{name}' was rejected by an administrator{reason}"))
+                .hint("do not run it again unless the person asks for it")
+        }
+        NotRunnable::Error(error) => told(error),
+    }
+}
+
+/// The code that the history of runs shows.
+fn code(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Script(..) => "script_error",
+        Failure::Time(_) => "timeout",
+        Failure::Memory(_) => "memory",
+        Failure::Depth => "depth",
+        Failure::Result | Failure::Asks => "too_large",
+        Failure::Broke(_) => "broke",
+        Failure::Cancelled => "cancelled",
+        Failure::NoSandbox(_) | Failure::NoProcess(_) => "unavailable",
+    }
+}
+
+/// Says why there is no result. `script` is the kind of failure where the script itself is at fault.
+fn failed(what: &str, script: ErrorKind, failure: Failure) -> ToolError {
+    let said = failure.to_string();
+    match failure {
+        Failure::Script(fault, printed) => {
+            let error = ToolError::new(script, format!("{what} failed{}", described(&fault)));
+            if printed.is_empty() { error } else { error.hint(format!("it printed before: {printed}")) }
+        }
+        Failure::Time(_) => ToolError::new(ErrorKind::Timeout, said)
+            .hint("let it do less, or ask for more time with `# @timeout:` in an approved script"),
+        Failure::Memory(_) | Failure::Depth | Failure::Result | Failure::Asks => {
+            ToolError::new(ErrorKind::TooLarge, said).hint("let it do less at once")
+        }
+        Failure::Broke(_) => {
+            ToolError::new(script, said).hint("change the script; it does what no script may")
+        }
+        Failure::Cancelled => ToolError::cancelled(),
+        Failure::NoSandbox(_) => ToolError::unavailable("scripts cannot run on this machine")
+            .hint("tell the user: `portcullis doctor` says what is missing")
+            .caused_by(said),
+        Failure::NoProcess(_) => {
+            ToolError::unavailable("no process for the script").hint("try again").caused_by(said)
+        }
+    }
+}
+
+/// Returns where a fault is, what it is, and the lines around it.
+pub(crate) fn described(fault: &Fault) -> String {
+    let mut text = match (fault.line, fault.column) {
+        (Some(line), Some(column)) => format!(" at line {line}, column {column}: {}", fault.message),
+        _ => format!(": {}", fault.message),
+    };
+    if let Some(excerpt) = &fault.excerpt {
+        text.push('\n');
+        text.push_str(excerpt);
+    }
+    text
+}

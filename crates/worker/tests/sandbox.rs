@@ -1,0 +1,27 @@
+//! A worker really cannot do what it has given up.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::process::{Command, Stdio};
+
+/// Returns whether it got out.
+fn escapes(what: &str) -> bool {
+    let status = Command::new(env!("CARGO_BIN_EXE_script_worker"))
+        .args(["escape", what])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    // 3 would be a sandbox that could not be had, 2 a word that nobody knows.
+    assert!(!matches!(status.code(), Some(2 | 3)), "{what}: {status}");
+    status.success()
+}
+
+#[test]
+fn nothing_gets_out_of_the_sandbox() {
+    for what in ["read", "list", "write", "bind", "udp", "exec", "thread", "kill", "memory"] {
+        assert!(!escapes(what), "{what} got out");
+        // The weak variant: the same without the sandbox.
+        assert!(escapes(&format!("free-{what}")), "{what} does not work even outside");
+    }
+}
