@@ -184,3 +184,51 @@ impl LiveCalls {
         self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redact::Redactor;
+    use crate::testing::call;
+
+    fn made(live: &LiveCalls, line: &str) -> Arc<LiveCall> {
+        let redactor = Redactor::new(&[]).ok().unwrap();
+        live.opened(SystemTime::UNIX_EPOCH, Arc::new(Subject::of(&call(line), &redactor)))
+    }
+
+    fn ended(live: &LiveCalls, call: &Arc<LiveCall>) {
+        live.closed(call, SystemTime::UNIX_EPOCH, Ending::Ok, 1, Duration::from_micros(5));
+    }
+
+    #[tokio::test]
+    async fn what_begins_and_ends_is_told_to_who_listens() {
+        let live = LiveCalls::default();
+        ended(&live, &made(&live, r#"a_b {"x":1}"#));
+        let mut listener = live.listen();
+        let open = made(&live, r#"c_d {"x":2}"#);
+        assert_eq!((live.open(), live.recent().len()), (1, 2));
+        assert_eq!((live.recent()[0].target(), live.recent()[0].arguments()), ("c_d", r#"{"x":2}"#));
+        ended(&live, &open);
+        assert!(matches!(listener.recv().await, Ok(LiveEvent::Opened(call)) if call.target() == "c_d"));
+        assert!(matches!(listener.recv().await, Ok(LiveEvent::Closed(call)) if call.end().is_some()));
+        assert_eq!(live.open(), 0);
+    }
+
+    /// The oldest is lost, nobody waits, and memory does not grow.
+    #[tokio::test]
+    async fn a_slow_listener_loses_the_oldest_and_is_told_how_many() {
+        let live = LiveCalls::default();
+        let mut listener = live.listen();
+        for _ in 0..EVENTS_MAX {
+            ended(&live, &made(&live, "a_b"));
+        }
+        let missed = match listener.recv().await {
+            Err(broadcast::error::RecvError::Lagged(missed)) => missed,
+            other => panic!("{:?}", other.is_ok()),
+        };
+        assert_eq!(
+            (missed, listener.len(), live.recent().len()),
+            (EVENTS_MAX as u64, EVENTS_MAX, RECENT_MAX)
+        );
+    }
+}

@@ -208,7 +208,7 @@ mod tests {
             text_showing(&format!("{token} for {value}"), &token),
             format!("{token} for [REDACTED:KEY]")
         );
-        let shown = value_showing(&json!({ "name": value }), Some(&token));
+        let shown = value_showing(&json!({ "name": value }), &[("token", Some(&token))]);
         assert_eq!(
             serde_json::from_str::<Value>(&shown).unwrap(),
             json!({ "name": "[REDACTED:KEY]", "token": token })

@@ -23,6 +23,7 @@ use contents::Record;
 use jiff::Timestamp;
 use key::{Make, MasterKey};
 use portcullis_core::{Clock, Secret};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,6 +105,8 @@ pub struct SecretStore {
     reading: Mutex<()>,
     /// What the passphrase became. Deriving it takes a while, on purpose.
     derived: Mutex<Option<(Derivation, MasterKey)>>,
+    /// When values were last given out by this process. There are no more names than secrets.
+    used: Mutex<HashMap<String, Timestamp>>,
 }
 
 /// The file as it was last read.
@@ -168,6 +171,7 @@ impl SecretStore {
             seen: ArcSwap::from_pointee(nothing),
             reading: Mutex::new(()),
             derived: Mutex::new(None),
+            used: Mutex::default(),
         };
         store.current();
         store
@@ -254,9 +258,18 @@ impl SecretStore {
         self.known(|records| Ok(records[position(records, handle.name())?].info.clone()))
     }
 
+    /// Returns when a value was last given out by this process.
+    pub fn last_used(&self, name: &str) -> Option<Timestamp> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    fn note_use(&self, name: &str) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), self.now());
+    }
+
     /// Returns a value, to be put in `field` of a request to `host`, if it was granted for that.
     pub fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
-        self.known(|records| {
+        let given = self.known(|records| {
             let record = &records[position(records, name)?];
             if !record.info.grants.iter().any(|grant| grant.covers(host, field)) {
                 let shown = portcullis_core::json::printable;
@@ -267,7 +280,9 @@ impl SecretStore {
                 });
             }
             Ok(Secret::new(record.value.to_string()))
-        })
+        })?;
+        self.note_use(name);
+        Ok(given)
     }
 
     /// Returns a value that is the address of a request as a whole.
@@ -275,7 +290,7 @@ impl SecretStore {
     /// It needs no grant: it can only go to the host that it names itself. That is why a value which is no address of
     /// the web is not given out here.
     pub fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
-        self.known(|records| {
+        let given = self.known(|records| {
             let record = &records[position(records, name)?];
             let is_address = ["https://", "http://", "webcal://"].iter().any(|scheme| {
                 let beginning = record.value.as_bytes().get(..scheme.len());
@@ -285,7 +300,9 @@ impl SecretStore {
                 true => Ok(Secret::new(record.value.to_string())),
                 false => Err(SecretError::NotAddress(name.to_owned())),
             }
-        })
+        })?;
+        self.note_use(name);
+        Ok(given)
     }
 
     /// Returns all values, for the redactor and nobody else.

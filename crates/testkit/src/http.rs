@@ -34,6 +34,13 @@ impl Request {
             .header("Accept", "application/json, text/event-stream")
     }
 
+    /// A request with a body of JSON.
+    pub fn json(method: &'static str, path: impl Into<String>, body: &serde_json::Value) -> Request {
+        let mut request = Request::new(method, path).header("Content-Type", "application/json");
+        request.body = Some(body.to_string().into_bytes());
+        request
+    }
+
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Request {
         self.headers.push((name.to_owned(), value.into()));
         self

@@ -222,3 +222,143 @@ fn backwards(file: &File, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io
     }
     Ok(ControlFlow::Continue(()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::lines::{CURRENT, closed_name};
+    use std::io::Write;
+    use std::path::Path;
+    use std::time::Instant;
+
+    /// One record as the log has it; begin and end in turn.
+    fn line(seq: u64) -> String {
+        let call = seq.div_ceil(2);
+        let (client, tool) = (
+            ["laptop", "ci", "phone"][(call % 3) as usize],
+            ["workspace_read", "memory_write"][(call % 2) as usize],
+        );
+        let time = Timestamp::from_second(1_800_000_000 + i64::try_from(call).unwrap()).unwrap();
+        let args =
+            format!("{{\\\"path\\\":\\\"Notes/{call}.md\\\",\\\"content\\\":\\\"{}\\\"}}", "x".repeat(120));
+        let code = "a".repeat(64);
+        let begin = format!(
+            "{{\"seq\":{seq},\"time\":\"{time:.3}\",\"call\":{call},\"phase\":\"PHASE\",\"client\":\"{client}\",\"origin\":\"client\",\"kind\":\"tool\",\"target\":\"{tool}\",\"digest\":\"{code}\""
+        );
+        if seq % 2 == 1 {
+            return format!(
+                "{},\"args\":\"{args}\",\"effect\":\"read\",\"mac\":\"{code}\"}}\n",
+                begin.replace("PHASE", "begin")
+            );
+        }
+        let outcome = if call.is_multiple_of(100) { "denied" } else { "ok" };
+        let end = format!(
+            "\"begin\":{},\"decision\":\"allow\",\"rule\":\"default:read\",\"outcome\":\"{outcome}\",\"bytes\":4",
+            seq - 1
+        );
+        format!(
+            "{},\"effect\":\"read\",{end},\"duration_us\":12,\"mac\":\"{code}\"}}\n",
+            begin.replace("PHASE", "end")
+        )
+    }
+
+    fn log(dir: &Path, count: u64) -> AuditSettings {
+        let settings = AuditSettings::in_folder(dir);
+        std::fs::create_dir_all(&settings.dir).unwrap();
+        let third = count / 3;
+        let names = [closed_name(1), closed_name(2), CURRENT.to_owned()];
+        for (at, name) in names.iter().enumerate() {
+            let (from, to) = (third * at as u64, if at == 2 { count } else { third * (at as u64 + 1) });
+            let mut file = std::io::BufWriter::new(File::create(settings.dir.join(name)).unwrap());
+            (from + 1..=to).for_each(|seq| file.write_all(line(seq).as_bytes()).unwrap());
+        }
+        settings
+    }
+
+    fn globs(glob: &str) -> Option<Pattern> {
+        Some(Pattern::new(&[glob.to_owned()]).unwrap())
+    }
+
+    fn seqs(found: &Found) -> Vec<u64> {
+        found.lines.iter().map(|line| number_after(line, b"{\"seq\":").unwrap()).collect()
+    }
+
+    #[test]
+    fn records_are_found_newest_first_by_everything_that_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 6_000);
+        // Half a line, as of a hub that is just writing.
+        let current = settings.dir.join(CURRENT);
+        let mut file = std::fs::OpenOptions::new().append(true).open(current).unwrap();
+        file.write_all(b"{\"seq\":6001,\"time\":\"20").unwrap();
+        let all = AuditQuery::default();
+        let found = search(&settings, &all, 10_000).unwrap();
+        assert_eq!(seqs(&found), (1..=6_000).rev().collect::<Vec<_>>());
+        assert_eq!((found.more, found.searched), (false, 6_000));
+        let first = search(&settings, &all, 10).unwrap();
+        assert_eq!((seqs(&first), first.more, first.searched), ((5_991..=6_000).rev().collect(), true, 11));
+        let time = |seconds: i64| Some(Timestamp::from_second(1_800_000_000 + seconds).unwrap());
+        for (query, expected) in [
+            (AuditQuery { before: Some(11), ..all.clone() }, 10),
+            (AuditQuery { client: globs("ci"), ..all.clone() }, 2_000),
+            (AuditQuery { client: globs("*p*"), target: globs("memory_*"), ..all.clone() }, 2_000),
+            (AuditQuery { outcome: Some("denied".to_owned()), ..all.clone() }, 30),
+            (AuditQuery { call: Some(17), ..all.clone() }, 2),
+            (AuditQuery { text: Some("notes/1234.MD".to_owned()), ..all.clone() }, 1),
+            (AuditQuery { text: Some("\"path\":\"Notes/77.md\"".to_owned()), ..all.clone() }, 1),
+            (AuditQuery { text: Some("not there".to_owned()), ..all.clone() }, 0),
+            (AuditQuery { since: time(2_991), ..all.clone() }, 20),
+            (AuditQuery { until: time(10), ..all.clone() }, 20),
+        ] {
+            assert_eq!(search(&settings, &query, 10_000).unwrap().lines.len(), expected, "{query:?}");
+        }
+        for seq in [1, 2, 2_000, 2_001, 5_999, 6_000] {
+            let told: Vec<u64> = story(&settings, seq)
+                .unwrap()
+                .iter()
+                .map(|line| number_after(line, b"{\"seq\":").unwrap())
+                .collect();
+            let begin = seq - (1 - seq % 2);
+            assert_eq!(told, [begin, begin + 1], "{seq}");
+        }
+        assert_eq!(story(&settings, 7_000).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_name_with_escapes_is_found_and_a_text_that_looks_like_a_member_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = AuditSettings::in_folder(dir.path());
+        std::fs::create_dir_all(&settings.dir).unwrap();
+        let lines = "{\"seq\":1,\"client\":\"a\",\"target\":\"odd \\\"name\\\" \\\\\",\"args\":\"{\\\"client\\\":\\\"b\\\"}\"}\n";
+        std::fs::write(settings.dir.join(CURRENT), lines).unwrap();
+        let count = |query: AuditQuery| search(&settings, &query, 10).unwrap().lines.len();
+        assert_eq!(count(AuditQuery { target: globs("odd \"name\"*"), ..AuditQuery::default() }), 1);
+        assert_eq!(count(AuditQuery { client: globs("b"), ..AuditQuery::default() }), 0);
+        assert_eq!(count(AuditQuery { text: Some("\"b\"".to_owned()), ..AuditQuery::default() }), 1);
+    }
+
+    /// The longest searches there are: all of it is looked at. The time is printed; `--release` shows the figure.
+    #[test]
+    fn a_hundred_thousand_records_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 100_000);
+        let all = AuditQuery::default();
+        for (what, query) in [
+            ("text", AuditQuery { text: Some("not there".to_owned()), ..all.clone() }),
+            ("client and tool", AuditQuery { client: globs("nob*y"), target: globs("m*"), ..all.clone() }),
+            (
+                "outcome and time",
+                AuditQuery {
+                    outcome: Some("timeout".to_owned()),
+                    since: Some(Timestamp::UNIX_EPOCH),
+                    ..all.clone()
+                },
+            ),
+        ] {
+            let began = Instant::now();
+            let found = search(&settings, &query, 100).unwrap();
+            eprintln!("figure: 100,000 records searched by {what}: {} ms", began.elapsed().as_millis());
+            assert_eq!((found.searched, found.lines.len()), (100_000, 0));
+        }
+    }
+}

@@ -73,7 +73,8 @@ impl Watching {
             }
             tokio::select! {
                 call = self.calls.recv() => return Some(match call {
-                    Ok(LiveEvent::Opened(call)) => Event::CallOpened(line(&call)),
+                    // It may have ended meanwhile; that is told when it is its turn.
+                    Ok(LiveEvent::Opened(call)) => Event::CallOpened(CallLine { end: None, ..line(&call) }),
                     Ok(LiveEvent::Closed(call)) => Event::CallClosed(line(&call)),
                     Err(RecvError::Lagged(count)) => Event::Missed { count },
                     Err(RecvError::Closed) => return None,

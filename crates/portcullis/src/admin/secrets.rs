@@ -9,7 +9,7 @@ impl HubDesk {
     pub(super) async fn list_secrets(&self) -> Result<Secrets, Problem> {
         let store = self.composed.secrets.clone();
         let all = blocking(move || store.list().map_err(problem)).await?;
-        Ok(Secrets { secrets: all.into_iter().map(shown).collect() })
+        Ok(Secrets { secrets: all.into_iter().map(|info| self.shown_secret(info)).collect() })
     }
 
     pub(super) async fn keep_secret(
@@ -28,7 +28,7 @@ impl HubDesk {
         })
         .await?;
         tracing::info!(target: "admin", admin = actor.name, secret = info.name, "A secret was set.");
-        Ok(shown(info))
+        Ok(self.shown_secret(info))
     }
 
     pub(super) async fn regrant_secret(
@@ -41,7 +41,7 @@ impl HubDesk {
         let store = self.composed.secrets.clone();
         let info = blocking(move || store.set_grants(&name, grants).map_err(problem)).await?;
         tracing::info!(target: "admin", admin = actor.name, secret = info.name, "The grants of a secret were changed.");
-        Ok(shown(info))
+        Ok(self.shown_secret(info))
     }
 
     pub(super) async fn forget_secret(&self, name: String, actor: Actor) -> Result<Done, Problem> {
@@ -60,18 +60,20 @@ impl HubDesk {
     }
 }
 
-fn parsed(grants: &[String]) -> Result<Vec<Grant>, Problem> {
-    grants.iter().map(|text| text.parse().map_err(problem)).collect()
+impl HubDesk {
+    fn shown_secret(&self, info: SecretInfo) -> SecretShown {
+        SecretShown {
+            last_used: self.composed.secrets.last_used(&info.name),
+            name: info.name,
+            grants: info.grants.iter().map(Grant::to_string).collect(),
+            created: info.created,
+            updated: info.updated,
+        }
+    }
 }
 
-fn shown(info: SecretInfo) -> SecretShown {
-    SecretShown {
-        name: info.name,
-        grants: info.grants.iter().map(Grant::to_string).collect(),
-        created: info.created,
-        updated: info.updated,
-        last_used: None,
-    }
+fn parsed(grants: &[String]) -> Result<Vec<Grant>, Problem> {
+    grants.iter().map(|text| text.parse().map_err(problem)).collect()
 }
 
 fn problem(error: SecretError) -> Problem {

@@ -177,6 +177,8 @@ impl HubDesk {
                 comment: Some(format!("Added by {}.", by(&actor))),
                 ..NewServer::default()
             };
+            config::check_server(home.path(), &environment, &server)
+                .map_err(|errors| Problem::invalid(errors.to_string()))?;
             let all = [server];
             // Before anything is kept: what cannot be written must not leave half of itself behind.
             config::preview_servers(home.path(), &environment, &all).map_err(edit_problem)?;

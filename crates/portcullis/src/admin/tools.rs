@@ -87,7 +87,11 @@ impl HubDesk {
 }
 
 fn shown(tool: &ToolDef) -> ToolShown {
-    let family = || tool.name.split('_').next().unwrap_or_default().to_owned();
+    // What only some clients see is the search itself.
+    let family = || match tool.view {
+        Some(_) => "search".to_owned(),
+        None => tool.name.split('_').next().unwrap_or_default().to_owned(),
+    };
     ToolShown {
         name: tool.name.clone(),
         title: tool.title.clone(),

@@ -93,8 +93,8 @@ pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -
         RuleEdit::Add { rule, .. } => {
             let text = rule.written();
             // By itself: what is wrong with it is told in its own words.
-            let document = read::parse("the rule", &text)?;
-            Config::of("the rule", &document, home, env)?;
+            let document = read::parse("rule.toml", &text)?;
+            Config::of("rule.toml", &document, home, env)?;
             text
         }
         RuleEdit::Remove { at } => format!("take the rule number {at} out, counted from 0\n"),
@@ -169,13 +169,14 @@ impl<'t> Blocks<'t> {
         match change {
             RuleEdit::Add { at, .. } if *at <= rules.len() => {
                 let mut text = entry.to_owned();
-                let is_last = *at == rules.len();
-                if !is_last {
+                let (is_first, is_last) = (rules.is_empty(), *at == rules.len());
+                if !is_last || (!is_first && between.last().is_some_and(|after| !after.is_empty())) {
                     text.push('\n');
                 }
                 rules.insert(*at, text);
-                // After the last rule comes what came after it; before the first what came before it.
-                between.insert(if is_last { *at } else { *at + 1 }, String::new());
+                // The very first comes after everything; the last before what came after the one before it.
+                let place = if is_last && !is_first { *at } else { *at + 1 };
+                between.insert(place, String::new());
                 if is_last {
                     separate(&mut rules, &mut between, *at);
                 }
@@ -255,7 +256,7 @@ mod tests {
             add(1),
             FILE.replace("[[policy]]\ntools=['b_*']", &format!("{new}\n[[policy]]\ntools=['b_*']"))
         );
-        assert!(add(2).ends_with("enabled = true\n\n".to_owned().as_str()) || add(2).contains(new));
+        assert_eq!(add(2), FILE.replace("# after", &format!("{new}\n# after")));
         let remove = |at| changed(FILE, &RuleEdit::Remove { at }).unwrap();
         assert_eq!(remove(0), FILE.replace("# first\n[[policy]]\ntools=['a_*']\ndecision='deny'\n\n", ""));
         assert_eq!(remove(1), FILE.replace("[[policy]]\ntools=['b_*']\ndecision='ask'\n\n", ""));

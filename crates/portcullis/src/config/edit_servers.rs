@@ -95,6 +95,12 @@ pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Resu
     adding(home, env, new)?.write(home)
 }
 
+/// Says what is wrong with a server by itself, whatever else is in the file.
+pub(crate) fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), ConfigErrors> {
+    let document = read::parse("server.toml", &new.written())?;
+    Config::of("server.toml", &document, home, env).map(drop)
+}
+
 /// Returns the configuration as it would be with these servers. Writes nothing.
 pub fn preview_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Config, EditError> {
     Ok(adding(home, env, new)?.config)

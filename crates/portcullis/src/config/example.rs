@@ -302,6 +302,13 @@ mod tests {
         # Seconds within which a call that was approved has to be made.
         #approved_secs = 3600
 
+        # Where people see what agents do and decide: a page and its API, beside MCP.
+        [admin]
+        # Whether the admin page and its API exist, where the hub listens for HTTP.
+        #enabled = true
+        # Whether they exist where the hub listens on more than loopback; only with TLS in front of it.
+        #allow_remote = false
+
         # How the hub reads the clock.
         [time]
         # Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.

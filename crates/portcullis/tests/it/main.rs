@@ -9,6 +9,7 @@
     reason = "a helper that fails is a test that fails, and a test that is skipped says so"
 )]
 
+mod admin;
 mod approvals;
 mod attacks;
 mod commands;

@@ -12,7 +12,7 @@ struct Case {
 }
 
 /// Routes and the method of each. Every one must refuse, even one that does not exist.
-const ROUTES: [(&str, &str); 9] = [
+const ROUTES: [(&str, &str); 16] = [
     ("POST", "/mcp"),
     ("GET", "/mcp"),
     ("DELETE", "/mcp"),
@@ -22,6 +22,13 @@ const ROUTES: [(&str, &str); 9] = [
     ("GET", "/readyz"),
     ("GET", "/metrics"),
     ("GET", "/nothing"),
+    ("GET", "/api/v1/overview"),
+    ("GET", "/api/v1/events"),
+    ("POST", "/api/v1/sign-in"),
+    ("PUT", "/api/v1/secrets/X"),
+    ("GET", "/admin"),
+    ("GET", "/admin/welcome"),
+    ("GET", "/admin/assets/page.css"),
 ];
 
 fn cases(port: u16) -> Vec<Case> {

@@ -1,0 +1,181 @@
+//! Everything else that is done from the API, each seen from another side.
+
+use super::{Admin, problem};
+use crate::support::{home, http, request};
+use portcullis_testkit::http::Request;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn clients_come_change_and_go() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let made = ann.does("POST", "/clients", json!({ "name": "ci", "effects": ["read"] })).await;
+    let token = made["token"].as_str().unwrap().to_owned();
+    assert!(token.starts_with("pcl_"), "shown once: {made}");
+    let snippets = made["snippets"].as_array().unwrap();
+    assert!(snippets.iter().any(|s| s["text"].as_str().unwrap().contains(&token)), "ready to copy");
+    let list = || Request::post("/mcp", request(1, "tools/list", json!({})).to_string()).token(&token);
+    let has_write = async || list().send(hub.address).await.text().contains("workspace_write");
+    assert!(!has_write().await);
+    ann.does("PUT", "/clients/ci", json!({ "allow": ["*"], "effects": ["read", "write", "create"] })).await;
+    assert!(has_write().await, "from the next request on");
+    let taken = ann.send("POST", "/clients", json!({ "name": "ci" })).await;
+    assert_eq!(problem(&taken), "conflict");
+    assert!(!ann.get("/clients").await.text().contains(&token), "never again");
+    ann.does("DELETE", "/clients/ci", json!({})).await;
+    assert_eq!(list().send(hub.address).await.status(), 401);
+    for bad in [
+        json!({ "name": "x y" }),
+        json!({ "name": "x", "effects": ["fly"] }),
+        json!({ "name": "x", "expires": "soon" }),
+    ] {
+        assert_eq!(problem(&ann.send("POST", "/clients", bad).await), "invalid");
+    }
+}
+
+#[tokio::test]
+async fn rules_are_tested_added_moved_and_removed() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let test = json!({ "client": "local", "tool": "workspace_write" });
+    assert_eq!(ann.does("POST", "/policy/test", test.clone()).await["decision"], "allow");
+    let version = ann.sees("/policy").await["version"].clone();
+    let deny = json!({ "decision": "deny", "tools": ["workspace_*"], "days": ["mon-sun"] });
+    let after = ann.does("POST", "/policy/rules", json!({ "rule": deny, "version": version })).await;
+    let answer = ann.does("POST", "/policy/test", test.clone()).await;
+    assert_eq!((&answer["decision"], &answer["rule"]), (&json!("deny"), &json!("policy[0]")), "{answer}");
+    // Who looked before somebody else changed it is told so.
+    let late = ann.send("POST", "/policy/rules/remove", json!({ "at": 0, "version": version })).await;
+    assert_eq!((late.status(), problem(&late)), (409, "changed".to_owned()));
+    let ask = json!({ "decision": "ask", "tools": ["workspace_write"] });
+    let after = ann
+        .does("POST", "/policy/rules", json!({ "rule": ask, "before": 0, "version": after["version"] }))
+        .await;
+    assert_eq!(ann.does("POST", "/policy/test", test.clone()).await["decision"], "ask");
+    let after = ann
+        .does("POST", "/policy/rules/move", json!({ "from": 0, "to": 1, "version": after["version"] }))
+        .await;
+    assert_eq!(after["rules"][0]["decision"], "deny", "{after}");
+    let bad = json!({ "rule": { "decision": "perhaps" }, "version": after["version"] });
+    assert_eq!(problem(&ann.send("POST", "/policy/rules", bad).await), "invalid");
+    let beyond = json!({ "at": 7, "version": after["version"] });
+    assert_eq!(problem(&ann.send("POST", "/policy/rules/remove", beyond).await), "not_found");
+    let mut after = after;
+    for _ in 0..2 {
+        after =
+            ann.does("POST", "/policy/rules/remove", json!({ "at": 0, "version": after["version"] })).await;
+    }
+    assert_eq!(after["rules"], json!([]));
+    assert_eq!(ann.does("POST", "/policy/test", test).await["decision"], "allow");
+}
+
+#[tokio::test]
+async fn a_tool_is_tried_and_the_record_tells_all_of_it() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let tool = ann.sees("/tools/workspace_write").await;
+    assert_eq!((&tool["effect"], &tool["input_schema"]["type"]), (&json!("write"), &json!("object")));
+    let tried = ann
+        .does(
+            "POST",
+            "/tools/workspace_write/try",
+            json!({ "arguments": { "path": "t.md", "content": "Tried" } }),
+        )
+        .await;
+    assert_eq!(
+        (&tried["outcome"], &tried["reply"]["result"]["isError"]),
+        (&json!("ok"), &json!(false)),
+        "{tried}"
+    );
+    assert_eq!(std::fs::read_to_string(home.files().join("t.md")).unwrap(), "Tried");
+    let wrong = ann.does("POST", "/tools/workspace_read/try", json!({ "arguments": { "pth": 1 } })).await;
+    assert_eq!((&wrong["outcome"], &wrong["is_error"]), (&json!("invalid_args"), &json!(true)));
+    let mut client = http(&hub, "2025-06-18").await;
+    client.call("workspace_list", json!({})).await;
+
+    let found = |query: &'static str| {
+        let ann = ann.clone();
+        async move { ann.sees(&format!("/audit?{query}")).await["records"].as_array().unwrap().clone() }
+    };
+    let all = found("").await;
+    assert_eq!(all.len(), 6, "three calls, each with its beginning and its end: {all:?}");
+    assert!(all.windows(2).all(|pair| pair[0]["seq"].as_u64() > pair[1]["seq"].as_u64()), "newest first");
+    for (query, expected) in [
+        ("client=admin:*", 4),
+        ("tool=workspace_list", 2),
+        ("outcome=invalid_args", 1),
+        ("text=tRIED", 1),
+        ("text=%22content%22%3A%22Tried", 1),
+        ("text=nothing+like+this", 0),
+        ("since=1h", 6),
+        ("until=1h", 0),
+        ("client=default&tool=workspace_write", 0),
+        ("limit=2", 2),
+    ] {
+        assert_eq!(found(query).await.len(), expected, "{query}");
+    }
+    // Page by page it is the same.
+    let (mut pages, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = ann.sees(&format!("/audit?limit=4&cursor={cursor}")).await;
+        pages.extend(page["records"].as_array().unwrap().clone());
+        match page["cursor"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(pages, all);
+    for record in &all {
+        let story = ann.sees(&format!("/audit/{}", record["seq"])).await;
+        let phases: Vec<&str> =
+            story["records"].as_array().unwrap().iter().map(|r| r["phase"].as_str().unwrap()).collect();
+        assert_eq!(phases, ["begin", "end"], "{story}");
+        assert_eq!(story["records"][0]["call"], record["call"]);
+    }
+    assert_eq!(ann.get("/audit/999").await.status(), 404);
+    assert_eq!(ann.does("POST", "/audit/verify", json!({})).await["intact"], true);
+    let log = home.path().join("workspace/secure/audit/audit.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap().replacen("workspace_list", "workspace_xist", 1);
+    std::fs::write(&log, text).unwrap();
+    assert_eq!(ann.does("POST", "/audit/verify", json!({})).await["intact"], false);
+}
+
+#[tokio::test]
+async fn servers_come_and_go_switched_off_until_somebody_looks() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let new = json!({ "name": "echo", "command": "/bin/false", "args": ["a b"] });
+    ann.does("POST", "/servers", new.clone()).await;
+    assert_eq!(problem(&ann.send("POST", "/servers", new).await), "conflict");
+    let server = portcullis_testkit::wait::until("the hub knows it", async || {
+        let reply = ann.get("/servers/echo").await;
+        (reply.status() == 200).then(|| reply.json())
+    })
+    .await;
+    assert_eq!(
+        (&server["status"], &server["enabled"], &server["seen"]),
+        (&json!("disabled"), &json!(false), &Value::Null)
+    );
+    let trust = ann.send("PUT", "/servers/echo/trust", json!({ "seen": "x" })).await;
+    assert_eq!(problem(&trust), "conflict", "nobody looked");
+    let look = ann.send("POST", "/servers/echo/look", json!({})).await;
+    assert_eq!(problem(&look), "conflict", "it does not work, and says why: {}", look.text());
+    let pasted = json!({ "text": r#"{"mcpServers": {"Git": {"command": "uvx", "args": ["mcp-server-git"], "env": {"API_TOKEN": "very-secret-value-1"}}}}"# });
+    let found = ann.does("POST", "/servers/importable", pasted.clone()).await;
+    assert_eq!(
+        (&found["files"][0]["servers"][0]["name"], &found["written_to"]),
+        (&json!("git"), &Value::Null),
+        "{found}"
+    );
+    let taken = ann.does("POST", "/servers/import", pasted).await;
+    assert!(taken["written_to"].is_string(), "{taken}");
+    let file = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    assert!(file.contains("[mcp.git]") && !file.contains("very-secret-value-1"), "{file}");
+    ann.does("DELETE", "/servers/echo", json!({})).await;
+    assert!(!std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().contains("[mcp.echo]"));
+    assert_eq!(problem(&ann.send("POST", "/servers/nobody/restart", json!({})).await), "not_found");
+}

@@ -1,0 +1,33 @@
+//! Somebody guesses passwords.
+
+use super::{Admin, PASSWORD, sign_in};
+use crate::support::home;
+use portcullis_testkit::http::Connection;
+use std::net::IpAddr;
+
+#[tokio::test]
+async fn a_guesser_is_locked_out_and_others_are_not() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let mut looked_at = 0;
+    let mut refused = None;
+    for guess in 0..60 {
+        let reply = sign_in("ann", &format!("guess number {guess}")).send(hub.address).await;
+        match reply.status() {
+            401 => looked_at += 1,
+            429 => refused = Some(reply),
+            other => panic!("{other}: {}", reply.text()),
+        }
+    }
+    eprintln!("figure: wrong passwords looked at, of 60: {looked_at}");
+    assert!((5..=10).contains(&looked_at), "{looked_at}");
+    let refused = refused.expect("a refusal").json();
+    assert!(refused["message"].as_str().unwrap().contains("wait"), "{refused}");
+    // Not even the right one is looked at from there; who is signed in goes on, and others sign in.
+    assert_eq!(sign_in("ann", PASSWORD).send(hub.address).await.status(), 429);
+    assert_eq!(ann.get("/overview").await.status(), 200);
+    let elsewhere: IpAddr = "127.0.0.2".parse().unwrap();
+    let reply = Connection::open_from(elsewhere, hub.address).await.exchange(&sign_in("ann", PASSWORD)).await;
+    assert_eq!(reply.status(), 200, "{}", reply.text());
+}
