@@ -103,3 +103,38 @@ fn in_query(schema: Schema, generator: &SchemaGenerator) -> Vec<Value> {
     let parameter = |(field, schema): (String, Value)| json!({ "name": field, "in": "query", "required": required(&field), "schema": schema });
     fields.into_iter().map(parameter).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str));
+                members.values().for_each(|member| references(member, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_operation_has_its_own_name() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 50);
+        let lost: Vec<&&str> =
+            found.iter().filter(|path| document.pointer(path.trim_start_matches('#')).is_none()).collect();
+        assert_eq!(lost, Vec::<&&str>::new());
+        let routes = table::routes();
+        let ids: BTreeSet<String> = routes.iter().map(id).collect();
+        assert_eq!(ids.len(), routes.len());
+        // What is only taken in never comes out: no answer has a place for a value.
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let holds = |name: &str| schemas[name].to_string().contains("SecretValue");
+        assert!(holds("SetSecret") && !holds("SecretShown") && !holds("Secrets"));
+    }
+}

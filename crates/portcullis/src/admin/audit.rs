@@ -68,8 +68,8 @@ impl HubDesk {
                     intact: true,
                     checked: now(),
                     records: verified.records,
-                    files: verified.files as u64,
-                    anchors: verified.anchors as u64,
+                    files: verified.files,
+                    anchors: verified.anchors,
                     problem: None,
                 },
                 Err(error) => AuditVerified {

@@ -50,7 +50,7 @@ impl HubDesk {
         let comment = format!("Added by {}.", by(&actor));
         self.edit(version, actor, move |count| RuleEdit::Add {
             at: before.unwrap_or(count),
-            rule: written(rule, comment),
+            rule: Box::new(written(rule, comment)),
         })
         .await
     }

@@ -27,7 +27,7 @@ pub(crate) struct WrittenRule {
 /// What is to be different afterwards. Rules are named by their place, from zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RuleEdit {
-    Add { at: usize, rule: WrittenRule },
+    Add { at: usize, rule: Box<WrittenRule> },
     Remove { at: usize },
     Move { from: usize, to: usize },
 }
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn rules_are_added_removed_and_moved_and_nothing_else_changes() {
-        let add = |at| changed(FILE, &RuleEdit::Add { at, rule: rule() }).unwrap();
+        let add = |at| changed(FILE, &RuleEdit::Add { at, rule: Box::new(rule()) }).unwrap();
         let new = "# by ann\n[[policy]]\ntools = [\"c_*\"]\ndecision = \"allow\"\n";
         assert_eq!(add(0), FILE.replace("# first", &format!("{new}\n# first")));
         assert_eq!(
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_first_rule_comes_after_everything() {
         for text in ["", "[memory]\nenabled = true", "# only a comment\n"] {
-            let text = changed(text, &RuleEdit::Add { at: 0, rule: rule() }).unwrap();
+            let text = changed(text, &RuleEdit::Add { at: 0, rule: Box::new(rule()) }).unwrap();
             assert!(text.ends_with("decision = \"allow\"\n"), "{text}");
         }
     }
@@ -276,13 +276,13 @@ mod tests {
     #[test]
     fn what_is_wrong_or_not_understood_changes_nothing() {
         let bad = WrittenRule { decision: "perhaps".to_owned(), ..rule() };
-        let error = changed(FILE, &RuleEdit::Add { at: 0, rule: bad }).unwrap_err();
+        let error = changed(FILE, &RuleEdit::Add { at: 0, rule: Box::new(bad) }).unwrap_err();
         assert!(matches!(error, EditError::Config(_)), "{error}");
         for (text, change) in [
             ("policy = [{ decision = 'ask' }]\n", RuleEdit::Remove { at: 0 }),
             (FILE, RuleEdit::Remove { at: 2 }),
             (FILE, RuleEdit::Move { from: 0, to: 2 }),
-            (FILE, RuleEdit::Add { at: 3, rule: rule() }),
+            (FILE, RuleEdit::Add { at: 3, rule: Box::new(rule()) }),
             ("[[policy]]\ndecision='ask'\ntools=['''\n[[policy]]\n''']\n", RuleEdit::Remove { at: 0 }),
         ] {
             assert!(matches!(changed(text, &change), Err(EditError::ByHand { .. })), "{text}");

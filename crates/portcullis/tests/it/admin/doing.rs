@@ -168,13 +168,13 @@ async fn servers_come_and_go_switched_off_until_somebody_looks() {
     let found = ann.does("POST", "/servers/importable", pasted.clone()).await;
     assert_eq!(
         (&found["files"][0]["servers"][0]["name"], &found["written_to"]),
-        (&json!("git"), &Value::Null),
+        (&json!("Git"), &Value::Null),
         "{found}"
     );
     let taken = ann.does("POST", "/servers/import", pasted).await;
     assert!(taken["written_to"].is_string(), "{taken}");
     let file = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
-    assert!(file.contains("[mcp.git]") && !file.contains("very-secret-value-1"), "{file}");
+    assert!(file.contains("[mcp.Git]") && !file.contains("very-secret-value-1"), "{file}");
     ann.does("DELETE", "/servers/echo", json!({})).await;
     assert!(!std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().contains("[mcp.echo]"));
     assert_eq!(problem(&ann.send("POST", "/servers/nobody/restart", json!({})).await), "not_found");
