@@ -3,7 +3,7 @@
 use crate::figure::{median, micros};
 use crate::http::Head;
 use crate::hub::Process;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,8 +14,6 @@ use tokio::task::JoinSet;
 const CALLS_PER_CONNECTION_MAX: usize = 1_000_000;
 /// Larger than one answer with its head.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
-/// How a body ends that comes in chunks.
-const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// What is sent where.
 #[derive(Clone)]
@@ -86,13 +84,7 @@ pub(crate) async fn read_answer(stream: &mut TcpStream, answer: &mut [u8]) -> Re
         }
         filled += count;
         head = head.or_else(|| Head::parse(&answer[..filled]));
-        let Some(head) = head else { continue };
-        let is_whole = match head.content_bytes {
-            Some(content_bytes) => filled >= head.bytes + content_bytes,
-            None if head.chunked => answer[head.bytes..filled].ends_with(LAST_CHUNK),
-            None => None.context("an answer without a length")?,
-        };
-        if is_whole {
+        if let Some(head) = head.filter(|head| head.is_whole(&answer[..filled])) {
             return Ok((head, filled));
         }
     }

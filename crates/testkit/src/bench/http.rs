@@ -10,6 +10,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Larger than the head of any answer here.
 const HEAD_BYTES_MAX: usize = 4_096;
 
+/// How a body ends that comes in chunks.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
 /// The two ways to speak MCP over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
@@ -104,6 +107,14 @@ impl Head {
         let content_bytes = header(head, "content-length").and_then(|value| value.parse().ok());
         let chunked = header(head, "transfer-encoding").is_some_and(|value| value == "chunked");
         Some(Head { status, bytes, content_bytes, chunked })
+    }
+
+    /// Returns whether all of the answer that begins with this head is there. One without a length never is.
+    pub(crate) fn is_whole(&self, answer: &[u8]) -> bool {
+        match self.content_bytes {
+            Some(content_bytes) => answer.len() >= self.bytes + content_bytes,
+            None => self.chunked && answer[self.bytes..].ends_with(LAST_CHUNK),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each is set up as its own documentation shows it, with its session mode as it is by default, and told to log no more
 //! than warnings, to nowhere. The hub has all guards on, and the server's tools are trusted by a person's word.
 
-use crate::http::{Place, header};
+use crate::http::{Head, Place, header};
 use crate::hub::{CONFIG, Hub, Process, spawn};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Larger than any answer before the load.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// How the tiny server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,15 +226,20 @@ impl Door {
 
     /// Sends a message on a connection of its own and returns the whole answer, head and all.
     fn ask(&self, body: &str) -> Result<String> {
-        let mut request = self.request(body);
-        let end = request.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
-        request.splice(end..end, *b"\r\nconnection: close");
         #[expect(clippy::disallowed_methods, reason = "to a server that this program started")]
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(READY_WITHIN))?;
-        stream.write_all(&request)?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        stream.write_all(&self.request(body))?;
+        // To the end that it tells: not everyone closes the connection that is asked to.
+        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        while answer.len() < ANSWER_BYTES_MAX
+            && !Head::parse(&answer).is_some_and(|head| head.is_whole(&answer))
+        {
+            match stream.read(&mut piece)? {
+                0 => break,
+                count => answer.extend_from_slice(&piece[..count]),
+            }
+        }
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
