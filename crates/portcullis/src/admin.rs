@@ -10,6 +10,7 @@ mod differences;
 mod events;
 mod overview;
 mod policy;
+mod scripts;
 mod secrets;
 mod servers;
 mod tools;
@@ -25,7 +26,7 @@ use portcullis_admin::desk::{
     Actor, AddClient, AddRule, AddServer, Answer, ApprovalWhole, Approvals, AuditPage, AuditVerified,
     ChangeClient, ClientMade, ClientShown, Clients, Decide, Decided, Desk, Done, GrantSecret, ImportFrom,
     ImportServers, Importable, Listener, MoveRule, Overview, PolicyAnswer, PolicyShown, RecentCalls,
-    RemoveRule, SearchAudit, SecretShown, Secrets, ServerWhole, Servers, SetSecret, Settings, Showing,
+    RemoveRule, ScriptDesk, SearchAudit, SecretShown, Secrets, ServerWhole, Servers, SetSecret, Settings, Showing,
     SignInPage, Story, SwitchServer, TestPolicy, ToolShown, Tools, Tried, TrustServer, TryTool,
     WantedApprovals,
 };
@@ -89,6 +90,7 @@ pub(crate) fn open(
         started: now(),
         looked_at: std::sync::Mutex::default(),
         logins: std::sync::Mutex::default(),
+        scripts: config.scripts.enabled.then(|| scripts::HubScripts(crate::scripts::desk(config))),
     });
     let app = App {
         counter: Counter::new(desk, Arc::new(composed.handles.redactor.clone())),
@@ -110,6 +112,7 @@ struct HubDesk {
     looked_at: std::sync::Mutex<servers::LookedAt>,
     /// Logins that wait for a person.
     logins: std::sync::Mutex<servers::Logins>,
+    scripts: Option<scripts::HubScripts>,
 }
 
 fn now() -> Timestamp {
@@ -326,5 +329,9 @@ impl Desk for HubDesk {
 
     fn settings(&self) -> Answer<'_, Settings> {
         Box::pin(self.show_settings())
+    }
+
+    fn scripts(&self) -> Option<&dyn ScriptDesk> {
+        self.scripts.as_ref().map(|scripts| scripts as &dyn ScriptDesk)
     }
 }

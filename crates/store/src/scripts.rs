@@ -44,6 +44,8 @@ pub enum ScriptError {
     Name(#[from] NameError),
     #[error("script `{0}` not found")]
     Unknown(ScriptName),
+    #[error("there is a script `{0}` already; change that one, or take another name")]
+    Exists(ScriptName),
     #[error("script `{name}` has {bytes} bytes, at most {SOURCE_BYTES_MAX} are allowed")]
     TooLarge { name: ScriptName, bytes: u64 },
     #[error("script `{0}` is not UTF-8")]
@@ -403,11 +405,41 @@ impl Scripts {
         })
     }
 
-    /// Writes the text of a script, as a person edited it. It waits for approval like any other change.
-    pub fn write(&self, name: &ScriptName, source: &str) -> Result<String, ScriptError> {
+    /// Writes the text of a script, as a person edited it: `was` is the version that they began with, and nothing for a
+    /// new one. It waits for approval like any other change.
+    pub fn write(&self, name: &ScriptName, source: &str, was: Option<&str>) -> Result<(), ScriptError> {
         check_text(name, source)?;
-        copies::put(&self.folder, name, source)?;
-        Ok(copies::sha256(source.as_bytes()))
+        self.change(|records| {
+            let proposed = records.get(name).and_then(|record| record.proposal.as_ref());
+            let now = match copies::read(&self.folder, name) {
+                Ok(source) => Some(copies::sha256(source.as_bytes())),
+                Err(ScriptError::Unknown(_)) => None,
+                Err(other) => return Err(other),
+            };
+            let began_with = |was: &str| {
+                now.as_deref() == Some(was) || proposed.is_some_and(|proposal| proposal.sha256 == was)
+            };
+            match was {
+                None if now.is_some() || proposed.is_some() => Err(ScriptError::Exists(name.clone())),
+                Some(was) if !began_with(was) => Err(ScriptError::NotThatVersion {
+                    name: name.clone(),
+                    reviewed: shown_hash(was),
+                    now: shown_hash(&now.unwrap_or_default()),
+                }),
+                _ => copies::put(&self.folder, name, source),
+            }
+        })
+    }
+
+    /// Takes a script away, and what is proposed for it. What was decided stays known.
+    pub fn remove(&self, name: &ScriptName) -> Result<(), ScriptError> {
+        self.change(|records| {
+            let proposal = records.get_mut(name).and_then(|record| record.proposal.take());
+            match copies::remove(&self.folder, name) {
+                Err(ScriptError::Unknown(_)) if proposal.is_some() => Ok(()),
+                other => other,
+            }
+        })
     }
 
     /// Puts an approved version back in place, with what it was granted then, and approves it again.

@@ -21,6 +21,7 @@ fn brief(name: &str, state: &str) -> ScriptBrief {
         name: name.into(),
         state: state.into(),
         sha256: format!("{:0<64}", name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        seen: usize::from(state != "pending"),
         description: Some(if name == "cleanup.star" {
             HOSTILE.into()
         } else {

@@ -28,6 +28,8 @@ pub struct ScriptBrief {
     pub state: String,
     /// Of the bytes as they are now. A decision names it.
     pub sha256: String,
+    /// How often it was decided about. Handed back with a decision, it shows that nobody else decided meanwhile.
+    pub seen: usize,
     pub description: Option<String>,
     pub author: Option<String>,
     pub version: Option<String>,
@@ -107,6 +109,9 @@ pub struct ApproveScript {
     /// Like `30d`; for good, if left out.
     #[serde(default)]
     pub expires: Option<String>,
+    /// As the script had it; without it, whoever decides last wins.
+    #[serde(default)]
+    pub seen: Option<usize>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -116,6 +121,9 @@ pub struct RejectScript {
     /// At most 500 characters.
     #[serde(default)]
     pub reason: Option<String>,
+    /// As the script had it; without it, whoever decides last wins.
+    #[serde(default)]
+    pub seen: Option<usize>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -84,6 +84,7 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
     let (own, by) = (name.to_owned(), visit.actor());
     let counter = visit.counter();
     let sha256 = form.get("sha256").to_owned();
+    let seen = form.get("seen").parse().ok();
     let (said, asked) = match form.get("do") {
         "approve" => {
             let grant = Capabilities {
@@ -91,14 +92,14 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
                 hosts: form.all("hosts"),
                 tools: form.all("tools"),
             };
-            let approval = ApproveScript { sha256, grant, expires: form.some("expires") };
+            let approval = ApproveScript { sha256, grant, expires: form.some("expires"), seen };
             (
                 "is approved: exactly these bytes, and nothing else",
                 counter.ask_scripts(|desk| desk.approve(own, approval, by)).await,
             )
         }
         "reject" => {
-            let rejection = RejectScript { sha256, reason: form.some("reason") };
+            let rejection = RejectScript { sha256, reason: form.some("reason"), seen };
             ("is rejected", counter.ask_scripts(|desk| desk.reject(own, rejection, by)).await)
         }
         "save" => {
@@ -107,7 +108,7 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
         }
         "restore" => {
             let version = RestoreScript { sha256 };
-            ("is as it was then", counter.ask_scripts(|desk| desk.restore(own, version, by)).await)
+            ("is as it was then, and may run", counter.ask_scripts(|desk| desk.restore(own, version, by)).await)
         }
         "remove" => {
             let asked = counter.ask_scripts(|desk| desk.remove(own, by)).await;

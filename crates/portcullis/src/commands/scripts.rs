@@ -237,7 +237,7 @@ impl Desk {
 
     fn ended(&self, ended: Result<Checked, DeskError>) -> Result<ExitCode> {
         match ended {
-            Err(error @ DeskError::Fault(_)) if self.as_json => {
+            Err(error @ DeskError::Fault { .. }) if self.as_json => {
                 print::json(&json!({ "error": error.to_string() }));
                 Ok(ExitCode::FAILURE)
             }

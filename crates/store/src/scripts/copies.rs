@@ -64,6 +64,14 @@ pub(super) fn put(folder: &Path, name: &ScriptName, source: &str) -> Result<(), 
     Ok(write(folder, name.as_str(), source)?)
 }
 
+pub(super) fn remove(folder: &Path, name: &ScriptName) -> Result<(), ScriptError> {
+    let path = folder.join(name.as_str());
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ScriptError::Unknown(name.clone())),
+        removed => Ok(removed.map_err(|error| FileError::new("remove", &path, error))?),
+    }
+}
+
 fn make(folder: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(folder);
     made.map_err(|error| FileError::new("make", folder, error))

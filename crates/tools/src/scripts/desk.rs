@@ -1,7 +1,7 @@
 //! What a person does with scripts besides deciding: check one, try one.
 
 use super::described;
-use portcullis_script::{Done, Failure, Job, NoHost, Pool};
+use portcullis_script::{Done, Failure, Fault, Job, NoHost, Pool};
 use portcullis_store::scripts::{SOURCE_BYTES_MAX, ScriptError, ScriptName, Scripts};
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,12 +31,16 @@ pub enum DeskError {
     #[error(transparent)]
     Script(#[from] ScriptError),
     /// What is wrong with the code, with its place and the lines around it.
-    #[error("{0}")]
-    Fault(String),
+    #[error("{told}")]
+    Fault { told: String, place: Option<Box<Fault>> },
     #[error("{0}")]
     Sandbox(String),
     #[error("the code has {0} bytes, at most {SOURCE_BYTES_MAX} are allowed")]
     TooLarge(usize),
+}
+
+fn fault(told: String) -> DeskError {
+    DeskError::Fault { told, place: None }
 }
 
 impl ScriptDesk {
@@ -60,6 +64,16 @@ impl ScriptDesk {
         self.run(name.as_str(), source, function, args, false).await
     }
 
+    /// As [`ScriptDesk::dry_run`], of a text that is no script yet.
+    pub async fn try_text(
+        &self,
+        source: &str,
+        function: Option<String>,
+        args: &[Value],
+    ) -> Result<Checked, DeskError> {
+        self.run("the text", source, function, args, false).await
+    }
+
     /// Says what of the sandbox this machine does not have.
     pub async fn probe(&self) -> Result<Vec<String>, DeskError> {
         self.pool.probe().await.map_err(|failure| DeskError::Sandbox(failure.to_string()))
@@ -77,7 +91,7 @@ impl ScriptDesk {
             return Err(DeskError::TooLarge(source.len()));
         }
         let args =
-            serde_json::value::to_raw_value(args).map_err(|error| DeskError::Fault(error.to_string()))?;
+            serde_json::value::to_raw_value(args).map_err(|error| fault(error.to_string()))?;
         let job = Job {
             name: name.to_owned(),
             source: source.to_owned(),
@@ -95,12 +109,13 @@ impl ScriptDesk {
             Err(Failure::Script(fault, printed)) => {
                 let printed =
                     if printed.is_empty() { printed } else { format!("\nprinted before: {printed}") };
-                Err(DeskError::Fault(format!("{name}{}{printed}", described(&fault))))
+                let told = format!("{name}{}{printed}", described(&fault));
+                Err(DeskError::Fault { told, place: Some(Box::new(fault)) })
             }
             Err(failure @ (Failure::NoSandbox(_) | Failure::NoProcess(_))) => {
                 Err(DeskError::Sandbox(failure.to_string()))
             }
-            Err(failure) => Err(DeskError::Fault(failure.to_string())),
+            Err(failure) => Err(fault(failure.to_string())),
         }
     }
 }

@@ -1,0 +1,349 @@
+//! Scripts: what may run, and what did.
+
+use super::differences::change;
+use super::{blocking, by, done};
+use portcullis_admin::desk::{
+    Actor, Answer, ApproveScript, Capabilities, Done, DryRan, DryRun, RejectScript, RestoreScript,
+    SaveScript, ScriptBrief, ScriptDesk, ScriptProblem, ScriptRun, ScriptText, ScriptVersion, ScriptWhole,
+    Scripts,
+};
+use portcullis_admin::{Code, Problem};
+use portcullis_store::clients::parse_duration;
+use portcullis_store::scripts::{
+    self as store, Approve, Decision, Header, Listed, Looked, Reject, Run, ScriptError, ScriptName,
+};
+use portcullis_tools::{DeskError, ScriptDesk as Sandbox};
+use std::collections::BTreeSet;
+
+/// The scripts of this hub, with the functions of the command line.
+pub(super) struct HubScripts(pub(super) Sandbox);
+
+impl HubScripts {
+    /// Asks the store about one script, on a thread that may wait.
+    async fn ask<T: Send + 'static>(
+        &self,
+        name: String,
+        question: impl FnOnce(&store::Scripts, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let scripts = self.0.scripts.clone();
+        blocking(move || {
+            let name = name.parse().map_err(|error| problem(ScriptError::Name(error)))?;
+            question(&scripts, &name).map_err(problem)
+        })
+        .await
+    }
+
+    async fn brief_of(&self, name: String) -> Result<ScriptBrief, Problem> {
+        self.ask(name, |scripts, name| Ok(brief(&scripts.look(name)?.listed))).await
+    }
+
+    async fn show(&self, name: String) -> Result<ScriptWhole, Problem> {
+        let (looked, decisions, runs) = self
+            .ask(name, |scripts, name| Ok((scripts.look(name)?, scripts.decisions(name)?, scripts.runs(name))))
+            .await?;
+        let text = to_decide(&looked).to_owned();
+        let problem = match self.0.check(looked.listed.name.as_str(), &text).await {
+            Ok(_) => None,
+            Err(error) => Some(script_problem(&error)),
+        };
+        let header = Header::of(&text);
+        let had = match &looked.approved {
+            Some((decision, _)) => decision.granted.clone(),
+            None => looked.listed.granted.clone().unwrap_or_default(),
+        };
+        let before = match (&looked.proposed, &looked.approved) {
+            (Some(_), _) if looked.listed.exists => Some(looked.source.clone()),
+            (_, Some((_, source))) => Some(source.clone()),
+            (_, None) => None,
+        };
+        Ok(ScriptWhole {
+            brief: described(brief(&looked.listed), &header),
+            change: before.filter(|before| *before != text).map(|before| change(Some(before), Some(text.clone()))),
+            text,
+            capabilities_added: less(&header.wants, &had),
+            capabilities_removed: less(&had, &header.wants),
+            problem,
+            versions: decisions.iter().map(version).collect(),
+            runs: runs.iter().map(run).collect(),
+        })
+    }
+
+    async fn give_leave(
+        &self,
+        name: String,
+        approval: ApproveScript,
+        actor: Actor,
+    ) -> Result<ScriptBrief, Problem> {
+        let expires = approval.expires.as_deref().map(parse_duration).transpose();
+        let expires = expires.map_err(|error| Problem::invalid(error.to_string()))?;
+        let by = by(&actor);
+        let brief = self
+            .ask(name, move |scripts, name| {
+                let looked = scripts.look(name)?;
+                let wants = Header::of(to_decide(&looked)).wants;
+                let granted = granted(&approval.grant, &wants)?;
+                let sha256 = approval.sha256;
+                scripts.approve(name, Approve { sha256, granted, expires, by, seen: approval.seen })?;
+                Ok(brief(&scripts.look(name)?.listed))
+            })
+            .await?;
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was approved.");
+        Ok(brief)
+    }
+
+    async fn refuse(
+        &self,
+        name: String,
+        rejection: RejectScript,
+        actor: Actor,
+    ) -> Result<ScriptBrief, Problem> {
+        let by = by(&actor);
+        let RejectScript { sha256, reason, seen } = rejection;
+        let brief = self
+            .ask(name, move |scripts, name| {
+                let before = scripts.look(name)?.listed;
+                scripts.reject(name, Reject { sha256, reason, by, seen })?;
+                match scripts.look(name) {
+                    Ok(looked) => Ok(brief(&looked.listed)),
+                    // What was only proposed is gone.
+                    Err(ScriptError::Unknown(_)) => {
+                        Ok(ScriptBrief { state: "rejected".to_owned(), ..brief(&before) })
+                    }
+                    Err(error) => Err(error),
+                }
+            })
+            .await?;
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was rejected.");
+        Ok(brief)
+    }
+
+    async fn write(&self, name: String, text: SaveScript, actor: Actor) -> Result<ScriptBrief, Problem> {
+        let brief = self
+            .ask(name, move |scripts, name| {
+                scripts.write(name, &text.text, text.was.as_deref())?;
+                Ok(brief(&scripts.look(name)?.listed))
+            })
+            .await?;
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was written.");
+        Ok(brief)
+    }
+
+    async fn try_out(&self, run: DryRun) -> Result<DryRan, Problem> {
+        let DryRun { text, function, args } = run;
+        match self.0.try_text(&text, function, &args).await {
+            Ok(ran) => Ok(DryRan {
+                value: ran.value,
+                printed: ran.printed,
+                problem: None,
+                duration_us: u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX),
+            }),
+            Err(error @ DeskError::Fault { .. }) => Ok(DryRan {
+                value: None,
+                printed: String::new(),
+                problem: Some(script_problem(&error)),
+                duration_us: 0,
+            }),
+            Err(error) => Err(desk_problem(error)),
+        }
+    }
+}
+
+impl ScriptDesk for HubScripts {
+    fn list(&self) -> Answer<'_, Scripts> {
+        let scripts = self.0.scripts.clone();
+        Box::pin(blocking(move || {
+            let all = scripts.list().map_err(problem)?;
+            Ok(Scripts { scripts: all.iter().map(brief).collect() })
+        }))
+    }
+
+    fn whole(&self, name: String) -> Answer<'_, ScriptWhole> {
+        Box::pin(self.show(name))
+    }
+
+    fn version(&self, name: String, sha256: String) -> Answer<'_, ScriptText> {
+        Box::pin(self.ask(name, move |scripts, name| {
+            let text = scripts.version(name, &sha256)?;
+            Ok(ScriptText { sha256, text })
+        }))
+    }
+
+    fn approve(&self, name: String, approval: ApproveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+        Box::pin(self.give_leave(name, approval, actor))
+    }
+
+    fn reject(&self, name: String, rejection: RejectScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+        Box::pin(self.refuse(name, rejection, actor))
+    }
+
+    fn save(&self, name: String, text: SaveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+        Box::pin(self.write(name, text, actor))
+    }
+
+    fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+        Box::pin(async move {
+            let (by, again) = (by(&actor), name.clone());
+            self.ask(name, move |scripts, name| scripts.restore(name, &version.sha256, &by)).await?;
+            tracing::info!(target: "admin", admin = actor.name, script = again, "A script was put back.");
+            self.brief_of(again).await
+        })
+    }
+
+    fn remove(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+        Box::pin(async move {
+            let gone = self.ask(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
+            tracing::info!(target: "admin", admin = actor.name, script = gone, "A script was removed.");
+            Ok(done(format!("Script `{gone}` is gone. What was decided about it is remembered.")))
+        })
+    }
+
+    fn dry_run(&self, run: DryRun, _: Actor) -> Answer<'_, DryRan> {
+        Box::pin(self.try_out(run))
+    }
+}
+
+/// Returns the text that a decision would be about: what is proposed, else the file.
+fn to_decide(looked: &Looked) -> &str {
+    looked.proposed.as_deref().unwrap_or(&looked.source)
+}
+
+fn brief(listed: &Listed) -> ScriptBrief {
+    let state = match &listed.proposal {
+        Some(_) if listed.exists => store::State::Changed,
+        _ => listed.state,
+    };
+    let decision = listed.decision.as_ref();
+    let brief = ScriptBrief {
+        name: listed.name.to_string(),
+        state: state.as_str().to_owned(),
+        sha256: listed.proposal.as_ref().map_or(&listed.sha256, |proposal| &proposal.sha256).clone(),
+        seen: listed.seen,
+        description: None,
+        author: None,
+        version: None,
+        wanted: Capabilities::default(),
+        granted: shown(listed.granted.as_ref()),
+        proposed_by: listed.proposal.as_ref().map(|proposal| proposal.client.clone()),
+        decided_by: decision.map(|decision| decision.by.clone()),
+        decided_at: decision.map(|decision| decision.at),
+        expires: decision.and_then(|decision| decision.expires),
+        reason: decision.and_then(|decision| decision.reason.clone()).or_else(|| listed.problem.clone()),
+    };
+    described(brief, &listed.header)
+}
+
+/// Adds what the comment at the beginning says.
+fn described(brief: ScriptBrief, header: &Header) -> ScriptBrief {
+    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    ScriptBrief {
+        description: said(&header.description),
+        author: said(&header.author),
+        version: said(&header.version),
+        wanted: shown(Some(&header.wants)),
+        ..brief
+    }
+}
+
+fn shown(capabilities: Option<&store::Capabilities>) -> Capabilities {
+    let all = |names: &BTreeSet<String>| names.iter().cloned().collect();
+    capabilities.map_or_else(Capabilities::default, |has| Capabilities {
+        secrets: all(&has.secrets),
+        hosts: all(&has.hosts),
+        tools: all(&has.tools),
+    })
+}
+
+/// Returns what `all` has and `some` has not.
+fn less(all: &store::Capabilities, some: &store::Capabilities) -> Capabilities {
+    let less = |all: &BTreeSet<String>, some: &BTreeSet<String>| all.difference(some).cloned().collect();
+    Capabilities {
+        secrets: less(&all.secrets, &some.secrets),
+        hosts: less(&all.hosts, &some.hosts),
+        tools: less(&all.tools, &some.tools),
+    }
+}
+
+/// Returns what is given, if the script asks for all of it.
+fn granted(given: &Capabilities, wants: &store::Capabilities) -> Result<store::Capabilities, ScriptError> {
+    let kinds = [
+        ("secret", &given.secrets, &wants.secrets),
+        ("host", &given.hosts, &wants.hosts),
+        ("tool", &given.tools, &wants.tools),
+    ];
+    for (kind, given, wants) in kinds {
+        if let Some(more) = given.iter().find(|name| !wants.contains(*name)) {
+            let more = portcullis_core::json::printable(more);
+            return Err(ScriptError::Capabilities(format!("the script does not ask for the {kind} `{more}`")));
+        }
+    }
+    let set = |names: &[String]| names.iter().cloned().collect();
+    Ok(store::Capabilities {
+        secrets: set(&given.secrets),
+        hosts: set(&given.hosts),
+        tools: set(&given.tools),
+        timeout_ms: wants.timeout_ms,
+    })
+}
+
+fn version(decision: &Decision) -> ScriptVersion {
+    ScriptVersion {
+        sha256: decision.sha256.clone(),
+        at: decision.at,
+        by: decision.by.clone(),
+        state: if decision.approved { "approved" } else { "rejected" }.to_owned(),
+    }
+}
+
+fn run(run: &Run) -> ScriptRun {
+    ScriptRun {
+        at: run.at,
+        sha256: run.sha256.clone(),
+        client: run.client.clone(),
+        duration_us: run.duration_ms.saturating_mul(1000),
+        outcome: run.outcome.clone(),
+    }
+}
+
+fn script_problem(error: &DeskError) -> ScriptProblem {
+    let place = match error {
+        DeskError::Fault { place, .. } => place.as_deref(),
+        _ => None,
+    };
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    ScriptProblem {
+        message: place.map_or_else(|| error.to_string(), |place| place.message.clone()),
+        line: place.and_then(|place| place.line).map(number),
+        column: place.and_then(|place| place.column).map(number),
+        excerpt: place.and_then(|place| place.excerpt.clone()),
+    }
+}
+
+fn desk_problem(error: DeskError) -> Problem {
+    match error {
+        DeskError::Script(error) => problem(error),
+        DeskError::Fault { told, .. } => Problem::invalid(told),
+        error @ DeskError::TooLarge(_) => Problem::new(Code::TooLarge, error.to_string()),
+        error @ DeskError::Sandbox(_) => Problem::unavailable(error.to_string()),
+    }
+}
+
+fn problem(error: ScriptError) -> Problem {
+    let message = error.to_string();
+    match error {
+        ScriptError::Name(_)
+        | ScriptError::NotText(_)
+        | ScriptError::Ambiguous { .. }
+        | ScriptError::Capabilities(_)
+        | ScriptError::LongReason => Problem::invalid(message),
+        ScriptError::TooLarge { .. } => Problem::new(Code::TooLarge, message),
+        ScriptError::Unknown(_) | ScriptError::NoVersion { .. } => Problem::not_found(message),
+        ScriptError::NotThatVersion { .. } => Problem::changed(message),
+        ScriptError::NotFile(_)
+        | ScriptError::Unreadable { .. }
+        | ScriptError::Exists(_)
+        | ScriptError::Decided { .. }
+        | ScriptError::ManyProposals
+        | ScriptError::Full => Problem::conflict(message),
+        ScriptError::Damaged(_) | ScriptError::Io(_) => Problem::unavailable(message),
+    }
+}
