@@ -71,10 +71,7 @@ const EXEC: ToolSpec = ToolSpec {
     effect: Effect::Read,
     reach: Reach::Local,
     limits: LIMITS,
-    example: Example {
-        what: "Compute something",
-        arguments: r#"{"code": "sum([n * n for n in range(10)])"}"#,
-    },
+    example: Example { what: "Compute something", arguments: r#"{"code": "[n * n for n in range(10)]"}"# },
 };
 
 const RELOAD: ToolSpec = ToolSpec {

@@ -156,7 +156,8 @@ async fn the_language_alone_does_not_stop_them() {
     let (timeout, overall) = (Duration::from_secs(60), Duration::from_secs(60));
     let hungry = || Job { timeout, overall, ..job("hungry", "x = list(range(25000000))\nlen(x)".to_owned()) };
     let (done, _, peak) = run_job(&pool("worker"), hungry()).await;
-    assert!(matches!(done, Err(Failure::Memory(_))), "{done:?}");
+    // By the evaluator, which panics where it gets none, or by the end of its process.
+    assert!(matches!(done, Err(Failure::Memory(_) | Failure::Script(..))), "{done:?}");
     assert!(peak <= MEMORY, "{}", peak / MEGABYTE);
     // The weak variant has the language's own limit of memory, and takes as much as it likes.
     let (_, _, peak) = run_job(&pool("weak"), hungry()).await;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Sections that the documents describe and this version does not have.
-const LATER: [&str; 1] = ["scripts"];
+const LATER: [&str; 1] = ["schedules"];
 /// Lets an editor find the schema; means nothing to the hub.
 const SCHEMA_KEY: &str = "$schema";
 /// A longer key is not a slip of any that exists.

@@ -223,6 +223,25 @@ mod tests {
         # Repositories that may be used, as owner/name or owner/*; any if empty.
         #repositories = []
 
+        # Starlark scripts that a person approved.
+        [scripts]
+        # Whether the script_* tools exist.
+        #enabled = true
+        # Folder of the scripts, out of reach of every tool; relative to the home folder.
+        #path = "scripts"
+        # Milliseconds that a script may run where nobody granted it another time.
+        #timeout_ms = 2000
+        # Megabytes of memory that one script may take.
+        #memory_mb = 128
+        # What happens where the kernel does not offer all of the sandbox: required (no script runs) or best-effort.
+        #sandbox = "required"
+        # Processes that stand ready while scripts are used.
+        #warm = 2
+        # What code in `script_exec` may use: nothing, unless it says so here; then a person is asked each time.
+        #exec = { secrets = [], hosts = [], tools = [] }
+        # Scripts that are approved here instead of by a person, each with name and sha256, and its secrets, hosts and tools.
+        #allow = []
+
         # What every request that leaves this machine has to keep to.
         [egress]
         # Exact hosts and ports that may be reached although they are not public; also by http://.

@@ -375,9 +375,9 @@ fn the_vault_is_there_when_its_section_is() {
 
 #[test]
 fn what_later_versions_have_is_named_as_such() {
-    let sections = "[web]\n[scripts]\n[http]\nmcp = 1\n";
+    let sections = "[web]\n[schedules]\n[http]\nmcp = 1\n";
     insta::assert_snapshot!(check(sections), @"
-    portcullis.toml:2: `scripts` is not supported by this version
+    portcullis.toml:2: `schedules` is not supported by this version
     portcullis.toml:4: `http.mcp` is not a setting; expected `listen`, `allowed_hosts` or `allowed_origins`
     ");
 }

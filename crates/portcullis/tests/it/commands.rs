@@ -201,7 +201,7 @@ async fn the_program_tests_itself() {
     let home = home();
     let ran = home.run(&["--selftest"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.ends_with("selftest: 13 passed, 0 failed\n"), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("selftest: 18 passed, 0 failed\n"), "{}", ran.stdout);
     let ran = home.run(&["--selftest", "--json"]).await;
     assert_eq!((ran.code, &ran.json()["failed"]), (0, &json!(0)));
 }

@@ -188,7 +188,7 @@ async fn a_session_hears_when_a_rule_ends() {
     home.configure(&format!("{UNHURRIED}{rule}"));
     let heard: Value = client.told("notifications/tools/list_changed").await;
     assert_eq!(heard["method"], "notifications/tools/list_changed");
-    assert_eq!(tools(&mut client).await, 3, "the rule holds");
+    assert_eq!(tools(&mut client).await, 8, "the rule holds");
     client.told("notifications/tools/list_changed").await;
-    assert_eq!(tools(&mut client).await, 5, "the rule has ended");
+    assert_eq!(tools(&mut client).await, 10, "the rule has ended");
 }

@@ -70,6 +70,9 @@ impl fmt::Display for ScriptName {
     }
 }
 
+/// A kind of names: what it is called, those there are, what fits, and what is said where one does not.
+type Kind<'a> = (&'a str, &'a BTreeSet<String>, fn(&str) -> bool, &'a str);
+
 /// What a script may use, or wants to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -110,10 +113,10 @@ impl Capabilities {
             !host.is_empty() && host.len() <= 253 && host.bytes().all(fits)
         };
         let is_tool = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.*?".contains(&b));
-        let kinds: [(&str, &BTreeSet<String>, &dyn Fn(&str) -> bool, &str); 3] = [
-            ("secrets", &self.secrets, &is_secret, "names like API_KEY"),
-            ("hosts", &self.hosts, &is_host, "hosts like api.example.com or *.example.com"),
-            ("tools", &self.tools, &is_tool, "names of tools like workspace_read"),
+        let kinds: [Kind<'_>; 3] = [
+            ("secrets", &self.secrets, is_secret, "names like API_KEY"),
+            ("hosts", &self.hosts, is_host, "hosts like api.example.com or *.example.com"),
+            ("tools", &self.tools, is_tool, "names of tools like workspace_read"),
         ];
         for (kind, names, fits, expected) in kinds {
             if names.len() > NAMES_MAX {
