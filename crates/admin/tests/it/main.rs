@@ -1,10 +1,6 @@
 //! The pages as a browser asks for them, with the invented hub of the example behind them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a helper that fails is a test that fails"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
 #[path = "../../examples/demo/data.rs"]
 mod data;
