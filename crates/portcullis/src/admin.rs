@@ -26,8 +26,8 @@ use portcullis_admin::desk::{
     Actor, AddClient, AddRule, AddServer, Answer, ApprovalWhole, Approvals, AuditPage, AuditVerified,
     ChangeClient, ClientMade, ClientShown, Clients, Decide, Decided, Desk, Done, GrantSecret, ImportFrom,
     ImportServers, Importable, Listener, MoveRule, Overview, PolicyAnswer, PolicyShown, RecentCalls,
-    RemoveRule, ScriptDesk, SearchAudit, SecretShown, Secrets, ServerWhole, Servers, SetSecret, Settings, Showing,
-    SignInPage, Story, SwitchServer, TestPolicy, ToolShown, Tools, Tried, TrustServer, TryTool,
+    RemoveRule, ScriptDesk, SearchAudit, SecretShown, Secrets, ServerWhole, Servers, SetSecret, Settings,
+    Showing, SignInPage, Story, SwitchServer, TestPolicy, ToolShown, Tools, Tried, TrustServer, TryTool,
     WantedApprovals,
 };
 use portcullis_admin::sign_in::SignIn;

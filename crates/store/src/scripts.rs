@@ -406,8 +406,8 @@ impl Scripts {
     }
 
     /// Writes the text of a script, as a person edited it: `was` is the version that they began with, and nothing for a
-    /// new one. It waits for approval like any other change.
-    pub fn write(&self, name: &ScriptName, source: &str, was: Option<&str>) -> Result<(), ScriptError> {
+    /// new one. It waits for approval like any other change. Returns its SHA-256.
+    pub fn write(&self, name: &ScriptName, source: &str, was: Option<&str>) -> Result<String, ScriptError> {
         check_text(name, source)?;
         self.change(|records| {
             let proposed = records.get(name).and_then(|record| record.proposal.as_ref());
@@ -426,7 +426,7 @@ impl Scripts {
                     reviewed: shown_hash(was),
                     now: shown_hash(&now.unwrap_or_default()),
                 }),
-                _ => copies::put(&self.folder, name, source),
+                _ => copies::put(&self.folder, name, source).map(|()| copies::sha256(source.as_bytes())),
             }
         })
     }

@@ -3,7 +3,6 @@
 //! The list is not ours, so it is not here: `PORTCULLIS_SHARED` or `../shared` has it.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a helper that fails is a test that fails; a test that is skipped says so; a thread of its own watches"
 )]

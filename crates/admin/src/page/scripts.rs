@@ -108,7 +108,10 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
         }
         "restore" => {
             let version = RestoreScript { sha256 };
-            ("is as it was then, and may run", counter.ask_scripts(|desk| desk.restore(own, version, by)).await)
+            (
+                "is as it was then, and may run",
+                counter.ask_scripts(|desk| desk.restore(own, version, by)).await,
+            )
         }
         "remove" => {
             let asked = counter.ask_scripts(|desk| desk.remove(own, by)).await;

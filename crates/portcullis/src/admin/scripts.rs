@@ -39,7 +39,9 @@ impl HubScripts {
 
     async fn show(&self, name: String) -> Result<ScriptWhole, Problem> {
         let (looked, decisions, runs) = self
-            .ask(name, |scripts, name| Ok((scripts.look(name)?, scripts.decisions(name)?, scripts.runs(name))))
+            .ask(name, |scripts, name| {
+                Ok((scripts.look(name)?, scripts.decisions(name)?, scripts.runs(name)))
+            })
             .await?;
         let text = to_decide(&looked).to_owned();
         let problem = match self.0.check(looked.listed.name.as_str(), &text).await {
@@ -58,7 +60,9 @@ impl HubScripts {
         };
         Ok(ScriptWhole {
             brief: described(brief(&looked.listed), &header),
-            change: before.filter(|before| *before != text).map(|before| change(Some(before), Some(text.clone()))),
+            change: before
+                .filter(|before| *before != text)
+                .map(|before| change(Some(before), Some(text.clone()))),
             text,
             capabilities_added: less(&header.wants, &had),
             capabilities_removed: less(&had, &header.wants),
@@ -191,7 +195,8 @@ impl ScriptDesk for HubScripts {
 
     fn remove(&self, name: String, actor: Actor) -> Answer<'_, Done> {
         Box::pin(async move {
-            let gone = self.ask(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
+            let gone =
+                self.ask(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
             tracing::info!(target: "admin", admin = actor.name, script = gone, "A script was removed.");
             Ok(done(format!("Script `{gone}` is gone. What was decided about it is remembered.")))
         })
@@ -273,7 +278,9 @@ fn granted(given: &Capabilities, wants: &store::Capabilities) -> Result<store::C
     for (kind, given, wants) in kinds {
         if let Some(more) = given.iter().find(|name| !wants.contains(*name)) {
             let more = portcullis_core::json::printable(more);
-            return Err(ScriptError::Capabilities(format!("the script does not ask for the {kind} `{more}`")));
+            return Err(ScriptError::Capabilities(format!(
+                "the script does not ask for the {kind} `{more}`"
+            )));
         }
     }
     let set = |names: &[String]| names.iter().cloned().collect();

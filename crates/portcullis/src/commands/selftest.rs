@@ -55,7 +55,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
 /// Puts a script in place and approves it, for the example that runs one.
 fn keep_script(config: &Config) -> Result<()> {
     let (scripts, name) = (crate::scripts::open(config), "hello".parse::<ScriptName>()?);
-    let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n")?;
+    let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n", None)?;
     let granted = Capabilities::default();
     let approve = Approve { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };
     scripts.approve(&name, approve)?;

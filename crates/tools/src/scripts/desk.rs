@@ -90,8 +90,7 @@ impl ScriptDesk {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(DeskError::TooLarge(source.len()));
         }
-        let args =
-            serde_json::value::to_raw_value(args).map_err(|error| fault(error.to_string()))?;
+        let args = serde_json::value::to_raw_value(args).map_err(|error| fault(error.to_string()))?;
         let job = Job {
             name: name.to_owned(),
             source: source.to_owned(),
