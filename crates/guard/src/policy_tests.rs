@@ -464,6 +464,7 @@ fn told_by_the_book(policy: &Policy, who: &Caller, listing: &Listing<'_>, now: T
             && rule.origins.as_ref().is_none_or(|origins| origins.contains(&who.origin))
             && rule.effects.is_none_or(|effects| effects.contains(listing.effect))
             && rule.reach.is_none_or(|reach| reach == listing.reach)
+            && rule.labels.is_none_or(|labels| labels.meets(listing.labels))
     });
     match matching {
         Some(rule) => format!("{} by {}", rule.decision.as_str(), rule.name),

@@ -112,7 +112,7 @@ async fn a_client_is_told_only_of_what_changes_in_its_own_server() {
 #[tokio::test]
 async fn it_ends_with_its_client_and_when_it_is_not_used() {
     let home = home();
-    let hub = serving(&home, &[server("far", "per_client = true\nidle_stop = \"1h\"")]).await;
+    let mut hub = serving(&home, &[server("far", "per_client = true\nidle_stop = \"1h\"")]).await;
     let mut line = stdio(&home, "2025-11-25");
     line.initialize(json!({})).await;
     sees(&mut line, "far_seen").await;
@@ -122,7 +122,7 @@ async fn it_ends_with_its_client_and_when_it_is_not_used() {
     until("the server of the client that has gone ends", async || (!lives(with_line)).then_some(())).await;
     // Not that of the one who stays, nor the one that says what all are to offer.
     assert_eq!(seen(&mut other).await.1, with_other);
-    drop(hub);
+    hub.process.stop().await;
 
     let token = home.add_client("newest", &[]).await;
     let hub = serving(&home, &[server("far", "per_client = true\nidle_stop = \"1s\"")]).await;
