@@ -36,9 +36,6 @@ pub(crate) fn run(layout: &Layout, pictures: Pictures) -> Result<bool> {
     let node = Node::install(layout)?;
     let scripts = node.adopt(&layout.root.join("tests/pages"))?;
     steps::build(layout)?;
-    let mut demo = layout.cargo();
-    demo.args(["build", "--locked", "--package", "portcullis-admin", "--example", "demo"]);
-    run::prepare("build", &mut demo, &layout.log("build-demo"), run::BUILD_LIMIT)?;
     let out = layout.pages();
     renew(&out)?;
     let mut failed = 0;

@@ -112,7 +112,8 @@ const STEPS: [Step; 12] = [
     Step { name: "deny", what: "dependencies, their licenses and sources", needs_build: false, plan: deny },
 ];
 
-const BUILD_WORDS: Words = &["cargo", "build", "--workspace", "--bins", "--locked"];
+/// With the examples, whose dependencies are those of the tests: so nothing is compiled a second time with other features.
+const BUILD_WORDS: Words = &["cargo", "build", "--workspace", "--bins", "--examples", "--locked"];
 
 /// What came of a step.
 #[derive(Debug, PartialEq, Eq)]

@@ -100,6 +100,24 @@ const PROPOSE: ToolSpec = ToolSpec {
     },
 };
 
+/// Any value, in words that clients with a smaller dialect of JSON Schema understand too.
+struct AnyValue;
+
+impl JsonSchema for AnyValue {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AnyValue".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let kinds = ["string", "number", "boolean", "null", "array", "object"];
+        schemars::json_schema!({ "anyOf": kinds.map(|kind| serde_json::json!({ "type": kind })) })
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NoArgs {}
@@ -115,6 +133,7 @@ struct RunArgs {
     function: Option<String>,
     /// What the function is called with, in order.
     #[serde(default)]
+    #[schemars(with = "Vec<AnyValue>")]
     args: Vec<Value>,
 }
 
@@ -163,12 +182,15 @@ struct Shown {
     /// Whether it is only proposed, and no script yet.
     proposed: bool,
     /// Why it cannot be used, if it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     problem: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Ran {
     /// What the script returned.
+    #[schemars(with = "AnyValue")]
     value: Value,
     /// What it printed.
     printed: String,

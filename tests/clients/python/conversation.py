@@ -27,7 +27,18 @@ SCRIPT_SECONDS_MAX = 60
 # How long to wait before another look at what takes a moment.
 LOOK_SECONDS = 0.05
 
-TOOLS = ["memory_read", "memory_write", "workspace_list", "workspace_read", "workspace_write"]
+TOOLS = [
+    "memory_read",
+    "memory_write",
+    "script_exec",
+    "script_list",
+    "script_propose",
+    "script_reload",
+    "script_run",
+    "workspace_list",
+    "workspace_read",
+    "workspace_write",
+]
 # What JSON-RPC says about wrong parameters, and MCP before 2026-07-28 about a missing resource.
 INVALID_PARAMS = -32602
 RESOURCE_NOT_FOUND = -32002
@@ -225,7 +236,7 @@ async def converse(report: Report, peer: Peer, version: str | None, mark: str) -
         await peer.updated(address, lambda: peer.call("workspace_write", {"path": note, "content": "changed\n"}))
 
     await report.check("greets and agrees on a version", greets)
-    await report.check("lists the five tools", lists_tools)
+    await report.check("lists the tools", lists_tools)
     await report.check("writes a file, with structured content", writes)
     await report.check("reads the file", reads)
     await report.check("lists the folder", lists_folder)

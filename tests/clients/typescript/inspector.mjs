@@ -45,11 +45,11 @@ await run(async (mark, transport, era) => {
   const path = `clients/${mark}.md`;
 
   try {
-    await check('lists the five tools, whose schemas are portable', async () => {
+    await check('lists the tools, whose schemas are portable', async () => {
       const { code, stdout, stderr } = await inspect('--method', 'tools/list', '--strict');
       expect([code, stderr], [0, ''], 'how the Inspector ended');
       const own = JSON.parse(stdout).result.tools.filter(tool => !tool.name.startsWith('far_'));
-      expect(own.length, 5, 'the number of tools');
+      expect(own.length, 10, 'the number of tools');
     });
     // On stdio every step is a hub of its own, in which the other server is still starting.
     if (transport !== 'stdio') {
