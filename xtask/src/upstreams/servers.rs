@@ -175,7 +175,9 @@ impl World {
     fn graph(&self, name: &'static str, module: &str, home: &Path, revision: Option<&'static str>) -> Server {
         let file = home.join(format!("{name}.json"));
         let env = format!("env = {{ MEMORY_FILE_PATH = {:?} }}", shown(&file));
-        let entity = json!({ "name": "gate", "entityType": "thing", "observations": [SAID] });
+        // The old one keeps what it takes beside its program, and refuses the same name in the next run.
+        let gate = format!("gate {}", std::process::id());
+        let entity = json!({ "name": gate, "entityType": "thing", "observations": [SAID] });
         let check = |what, tool, arguments| Check { what, tool, arguments, holds: SAID.to_owned() };
         Server {
             name,
