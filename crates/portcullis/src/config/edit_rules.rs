@@ -3,7 +3,7 @@
 use super::edit_servers::{Change, EditError, edit};
 use super::read;
 use super::{Config, Environment};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -60,13 +60,14 @@ impl WrittenRule {
 }
 
 impl RuleEdit {
-    /// Returns whether this is all that is different between two readings of the file.
-    pub(super) fn is_all(&self, before: &mut Value, after: &mut Value) -> bool {
+    /// Returns whether this is all that is different between two readings of the file. `meant` is what a new rule says by
+    /// itself.
+    pub(super) fn is_all(&self, meant: &Value, before: &mut Value, after: &mut Value) -> bool {
         let (Some(old), Some(new)) = (before["policy"].as_array_mut(), after["policy"].as_array_mut()) else {
             return false;
         };
         match self {
-            RuleEdit::Add { at, .. } if *at < new.len() => drop(new.remove(*at)),
+            RuleEdit::Add { at, .. } if *at < new.len() => return new.remove(*at) == *meant,
             RuleEdit::Remove { at } if *at < old.len() => drop(old.remove(*at)),
             RuleEdit::Move { from, to } if *from < old.len() && *to < old.len() => {
                 let moved = old.remove(*from);
@@ -89,17 +90,17 @@ pub(crate) fn version(home: &Path) -> String {
 ///
 /// What was written is read again first: unless everything else means what it meant, nothing is changed.
 pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -> Result<PathBuf, EditError> {
-    let entry = match change {
+    let (entry, meant) = match change {
         RuleEdit::Add { rule, .. } => {
             let text = rule.written();
             // By itself: what is wrong with it is told in its own words.
             let document = read::parse("rule.toml", &text)?;
-            Config::of("rule.toml", &document, home, env)?;
-            text
+            let (alone, _) = Config::of("rule.toml", &document, home, env)?;
+            (text, json!(alone.written)["policy"][0].take())
         }
-        RuleEdit::Remove { at } => format!("take the rule number {at} out, counted from 0\n"),
+        RuleEdit::Remove { at } => (format!("take the rule number {at} out, counted from 0\n"), Value::Null),
         RuleEdit::Move { from, to } => {
-            format!("put the rule number {from} in the place {to}, counted from 0\n")
+            (format!("put the rule number {from} in the place {to}, counted from 0\n"), Value::Null)
         }
     };
     let edited = edit(home, env, &entry, |old, text| {
@@ -112,7 +113,7 @@ pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -
         let blocks =
             Blocks::of(text).filter(|blocks| blocks.rules.len() == count).ok_or_else(not_understood)?;
         let text = blocks.changed(change, &entry).ok_or_else(not_understood)?;
-        Ok((text, Change::Rules(change.clone())))
+        Ok((text, Change::Rules { edit: change.clone(), meant }))
     })?;
     edited.write(home)
 }

@@ -143,7 +143,11 @@ pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<Pa
 pub(super) enum Change {
     Added(Vec<String>),
     Removed(String),
-    Rules(RuleEdit),
+    /// `meant` is what a new rule says by itself.
+    Rules {
+        edit: RuleEdit,
+        meant: Value,
+    },
 }
 
 /// A change that keeps everything else as it is.
@@ -178,7 +182,7 @@ pub(super) fn edit(
     let done = match &change {
         Change::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
         Change::Removed(name) => taken(&mut before, name).is_some(),
-        Change::Rules(change) => change.is_all(&mut before, &mut after),
+        Change::Rules { edit, meant } => edit.is_all(meant, &mut before, &mut after),
     };
     if !done || before != after {
         return Err(by_hand("its form is not understood".to_owned()));
