@@ -92,7 +92,7 @@ impl Shown {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     method: &'static str,
-    key: &'static str,
+    pub(crate) key: &'static str,
     name: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! Reading what a server offers: when it says that something changed, and from time to time though it does not.
 
-use crate::catalog::{self, Offer, PROMPTS, RESOURCES, TEMPLATES, TOOLS};
+use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS};
 use crate::connection::{Connection, RequestError};
 use crate::greet::Greeting;
 use crate::server::Server;
@@ -38,19 +38,30 @@ pub(crate) async fn list(
     offer: &mut Offer,
     lists: &BTreeSet<Listed>,
 ) -> Result<(), RequestError> {
-    let mut dropped = Vec::new();
     if lists.contains(&Listed::Tools) {
-        offer.tools = catalog::list(connection, TOOLS, &mut dropped).await?;
+        offer.tools = read(connection, TOOLS, &mut offer.dropped).await?;
     }
     if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
-        offer.prompts = catalog::list(connection, PROMPTS, &mut dropped).await?;
+        offer.prompts = read(connection, PROMPTS, &mut offer.dropped).await?;
     }
     if lists.contains(&Listed::Resources) && greeting.has("resources") {
-        offer.resources = catalog::list(connection, RESOURCES, &mut dropped).await?;
-        offer.templates = catalog::list(connection, TEMPLATES, &mut dropped).await?;
+        offer.resources = read(connection, RESOURCES, &mut offer.dropped).await?;
+        offer.templates = read(connection, TEMPLATES, &mut offer.dropped).await?;
     }
-    offer.dropped = dropped;
     Ok(())
+}
+
+/// Reads one list anew. What was left out of it before is forgotten; what was left out of others is not.
+async fn read(
+    connection: &Connection,
+    kind: Kind,
+    dropped: &mut Vec<(String, String)>,
+) -> Result<Vec<Said>, RequestError> {
+    let mut left_out = Vec::new();
+    let said = catalog::list(connection, kind, &mut left_out).await?;
+    dropped.retain(|(list, _)| list != kind.key);
+    dropped.append(&mut left_out);
+    Ok(said)
 }
 
 /// The look at what a server offers that nothing gave reason for: some change it and never say so.

@@ -19,7 +19,7 @@ use portcullis_wire::Era;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -46,6 +46,10 @@ pub(crate) struct Server {
     pub(crate) instructions: ArcSwapOption<String>,
     pub(crate) live: Live,
     pub(crate) status: watch::Sender<Status>,
+    /// How often it could not be started or reached.
+    failures: AtomicU64,
+    /// When it is tried again, after it could not be.
+    retry_at: Mutex<Option<Instant>>,
     pub(crate) uses: Uses,
     /// Whether it does not run because nobody needs it.
     resting: AtomicBool,
@@ -102,6 +106,8 @@ impl Server {
             instructions: ArcSwapOption::empty(),
             live: Live::default(),
             status: watch::Sender::new(Status::of(StatusKind::Starting)),
+            failures: AtomicU64::new(0),
+            retry_at: Mutex::default(),
             uses: Uses::default(),
             resting: AtomicBool::new(false),
             parked: Arc::default(),
@@ -162,6 +168,21 @@ impl Server {
         } else {
             self.status.send_modify(|status| (status.kind, status.idle) = (StatusKind::Starting, false));
         }
+    }
+
+    /// Hears that it could not be started or reached, and when that is tried again.
+    pub(crate) fn fails(&self, status: Status, retry_at: Instant) {
+        self.failures.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.retry_at) = Some(retry_at);
+        // Last: those who wait look when it changes.
+        self.status.send_replace(status);
+    }
+
+    /// Returns whether nothing will come of waiting until then for a server that failed `failures` times before.
+    fn is_hopeless(&self, failures: u64, until: Instant) -> bool {
+        // It was started for whoever waits, and could not be; or it is left alone for longer.
+        let tried = self.failures.load(Ordering::Acquire) > failures;
+        (tried && self.is_started_at_need()) || lock(&self.retry_at).is_some_and(|at| at > until)
     }
 
     /// Returns whether anything is known of what it offers.
@@ -352,6 +373,7 @@ impl Server {
             return Ok(connection);
         }
         let (mut live, mut status, began) = (self.live.watch(), self.status.subscribe(), Instant::now());
+        let failures = self.failures.load(Ordering::Acquire);
         loop {
             // Marked as seen before the look, so that whatever changes after it is told.
             live.borrow_and_update();
@@ -362,6 +384,7 @@ impl Server {
             let within = match kind {
                 // Nothing will come of waiting: a person has to log in first.
                 StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration => break,
+                StatusKind::Failed if self.is_hopeless(failures, began + CONNECTED_WITHIN) => break,
                 StatusKind::Failed | StatusKind::Disabled => CONNECTED_WITHIN,
                 _ if self.is_started_at_need() => STARTED_WITHIN,
                 StatusKind::Starting | StatusKind::Connected => CONNECTED_WITHIN,

@@ -107,10 +107,11 @@ pub(crate) async fn run(server: Arc<Server>) {
         };
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
         let (reason, stderr) = (Some(reason), stderr.last_words().await);
-        server.status.send_replace(Status { reason, stderr, ..Status::of(kind) });
+        let retry_at = Instant::now() + jittered(pause);
+        server.fails(Status { reason, stderr, ..Status::of(kind) }, retry_at);
         // One that is started when it is needed is also tried again when it is needed.
         let next = async {
-            tokio::time::sleep(jittered(pause)).await;
+            tokio::time::sleep_until(retry_at).await;
             if server.spec.is_lazy() && server.is_known() {
                 server.uses.needed().await;
             }

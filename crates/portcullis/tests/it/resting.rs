@@ -7,6 +7,7 @@ use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, Hub};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A client for a hub that is not the first on its home, which alone tells a token.
 async fn connect(home: &Home, hub: &Hub) -> McpClient {
@@ -82,8 +83,11 @@ async fn a_lazy_server_is_known_without_being_started() {
         assert!(client.result("resources/list", json!({})).await.to_string().contains("shop://a"));
         let prompts = client.result("prompts/list", json!({})).await;
         assert_eq!(prompts["prompts"][0]["name"], "shop_hello");
-        // The call starts it, and learns that it cannot be started.
-        let refused = client.call("shop_pay", json!({})).await;
+        // The call starts it, and learns that it cannot be started: at once, not after the ten seconds that are waited for
+        // one that may still come back.
+        let call = client.call("shop_pay", json!({}));
+        let refused =
+            tokio::time::timeout(Duration::from_secs(9), call).await.expect("an answer before that");
         assert!(
             text(&refused).contains("server `shop` is failed: the connection to the server ended"),
             "{refused}"

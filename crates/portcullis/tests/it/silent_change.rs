@@ -61,3 +61,23 @@ async fn a_change_that_nobody_told_of_is_noticed() {
     assert_eq!(text(&late.call("shop_pay", json!({})).await), "called pay");
     assert_eq!((late_shop.calls().len(), doctor(&late_home).await.contains("nothing waits")), (2, true));
 }
+
+#[tokio::test]
+async fn what_was_left_out_of_one_list_stays_told_when_another_is_read_again() {
+    let offer = |tools: &[&str]| {
+        let tools: Vec<_> = tools.iter().map(|name| tool(name, "A tool")).collect();
+        json!({ "tools": tools, "resources": [{ "name": "without an address" }] })
+    };
+    let (home, shop) = (home(), Shop::new(&offer(&["pay"])));
+    shop.configure(&home, "trust = \"always\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_pay").await;
+    let dropped =
+        async || home.run(&["mcp", "status", "--json"]).await.json()["servers"][0]["dropped"].clone();
+    let before = dropped().await;
+    assert!(before.to_string().contains("an entry without `uri`"), "{before}");
+    shop.offers(&offer(&["pay", "see"]));
+    sees(&mut client, "shop_see").await;
+    assert_eq!(dropped().await, before);
+}
