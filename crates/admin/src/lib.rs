@@ -37,14 +37,18 @@ pub struct App {
     pub closing: CancellationToken,
 }
 
-/// Returns everything here, to be served beside MCP.
+/// Returns everything here.
+pub fn routes(app: App) -> Router {
+    api::router(app.clone()).merge(page::router(app)).layer(map_response(headers::secured))
+}
+
+/// Returns everything here, to be served beside MCP once somebody comes.
 pub fn beside(app: App) -> Beside {
-    let routes = api::router(app.clone()).merge(page::router(app)).layer(map_response(headers::secured));
-    Beside { under: UNDER, routes }
+    Beside::new(UNDER, move || routes(app))
 }
 
 /// Returns what is served in its place where people may not come: the reason.
 pub fn refusing(reason: &'static str) -> Beside {
     let refuse = move || async move { api::refusal(Problem::new(Code::Forbidden, reason)) };
-    Beside { under: UNDER, routes: Router::new().fallback(refuse).layer(map_response(headers::secured)) }
+    Beside::new(UNDER, move || Router::new().fallback(refuse).layer(map_response(headers::secured)))
 }

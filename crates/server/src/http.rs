@@ -29,7 +29,7 @@ use pace::{Connected, HeadersTimer, Paced, Times};
 use portcullis_core::Limit;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
@@ -58,9 +58,28 @@ pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
 /// none of their requests reaches a client's routes.
 #[derive(Clone)]
 pub struct Beside {
-    /// What their paths begin with, each a whole part: `/admin`, and not `/administrator`.
-    pub under: &'static [&'static str],
-    pub routes: Router,
+    under: &'static [&'static str],
+    routes: LazyRoutes,
+}
+
+/// Routes that are made when somebody first needs them. What nobody asks for takes no memory.
+#[derive(Clone)]
+struct LazyRoutes(Arc<LazyLock<TowerToHyperService<Router>, Make>>);
+
+type Make = Box<dyn FnOnce() -> TowerToHyperService<Router> + Send>;
+
+impl LazyRoutes {
+    fn new(make: impl FnOnce() -> Router + Send + 'static) -> LazyRoutes {
+        let make: Make = Box::new(|| TowerToHyperService::new(make()));
+        LazyRoutes(Arc::new(LazyLock::new(make)))
+    }
+
+    async fn answer(&self, request: Request) -> Response {
+        match self.0.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
 }
 
 /// Where a request for [`Beside`] comes from: the other end of the connection, whatever its headers say.
@@ -68,17 +87,15 @@ pub struct Beside {
 pub struct CameFrom(pub IpAddr);
 
 impl Beside {
+    /// What the paths `under` begin with is each a whole part: `/admin`, and not `/administrator`.
+    pub fn new(under: &'static [&'static str], make: impl FnOnce() -> Router + Send + 'static) -> Beside {
+        Beside { under, routes: LazyRoutes::new(make) }
+    }
+
     fn owns(&self, path: &str) -> bool {
         let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
         self.under.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(is_below))
     }
-}
-
-/// The same, ready to be asked.
-#[derive(Clone)]
-struct BesideService {
-    beside: Beside,
-    service: TowerToHyperService<Router>,
 }
 
 /// Where every request of one connection arrives.
@@ -87,8 +104,8 @@ struct BesideService {
 /// take turns at its counter.
 struct Front {
     app: App,
-    routes: TowerToHyperService<Router>,
-    beside: Option<BesideService>,
+    routes: LazyRoutes,
+    beside: Option<Beside>,
     connected: Arc<Connected>,
     from: IpAddr,
 }
@@ -99,13 +116,10 @@ impl Front {
         if let Err(refused) = guard::check_sender(&self.app, &request) {
             return refused;
         }
-        let beside = self.beside.as_ref().filter(|beside| beside.beside.owns(request.uri().path()));
+        let beside = self.beside.as_ref().filter(|beside| beside.owns(request.uri().path()));
         if let Some(beside) = beside {
             request.extensions_mut().insert(CameFrom(self.from));
-            return match beside.service.call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            };
+            return beside.routes.answer(request).await;
         }
         let client = match guard::check_token(&self.app, &self.connected.peer, &request) {
             Ok(client) => client,
@@ -118,10 +132,7 @@ impl Front {
             }
             request.extensions_mut().insert(client);
         }
-        match self.routes.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+        self.routes.answer(request).await
     }
 }
 
@@ -140,11 +151,8 @@ fn routes(app: App) -> Router {
 /// Serves until the hub closes; then lets open requests finish.
 pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, beside: Option<Beside>) {
     let app = App { hub: hub.clone(), allowed };
-    let routes = TowerToHyperService::new(routes(app.clone()));
-    let beside = beside.map(|beside| {
-        let service = TowerToHyperService::new(beside.routes.clone());
-        BesideService { beside, service }
-    });
+    let served = app.clone();
+    let routes = LazyRoutes::new(move || routes(served));
     let HubLimits { headers_within, keep_alive, write_within, .. } = hub.limits;
     let times = Times { headers_within, keep_alive, write_within };
     let mut builder = http1::Builder::new();

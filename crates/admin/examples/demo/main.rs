@@ -11,7 +11,7 @@ mod scripts;
 
 use desk::DemoDesk;
 use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{App, Counter, beside};
+use portcullis_admin::{App, Counter, routes};
 use portcullis_core::{Scrub, SystemClock};
 use portcullis_store::admins::Admins;
 use serde_json::Value;
@@ -54,6 +54,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         closing: CancellationToken::new(),
     };
     println!("http://{}/admin/welcome#{}", listener.local_addr()?, link.expose());
-    axum::serve(listener, beside(app).routes).await?;
+    axum::serve(listener, routes(app)).await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{App, Counter, beside};
+use portcullis_admin::{App, Counter, routes};
 use portcullis_core::{Scrub, SystemClock};
 use portcullis_store::admins::Admins;
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Hub {
             sign_in: Arc::new(SignIn::new(admins.clone(), Arc::new(SystemClock))),
             closing: CancellationToken::new(),
         };
-        Hub { router: beside(app).routes, admins, cookie: None, _folder: folder }
+        Hub { router: routes(app), admins, cookie: None, _folder: folder }
     }
 
     /// With somebody signed in.
