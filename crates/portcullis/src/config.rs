@@ -9,6 +9,7 @@ mod check;
 mod edit_rules;
 mod edit_servers;
 mod example;
+mod fits;
 mod limit_table;
 mod meaning;
 mod oauth;

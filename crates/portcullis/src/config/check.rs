@@ -1,5 +1,6 @@
 //! Whether a document has the right shape: the schema's findings, in the house's words.
 
+use super::fits;
 use super::problem::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
 use super::written::{DecisionName, Written};
 use jsonschema::ValidationError;
@@ -31,6 +32,11 @@ pub fn schema() -> Value {
 /// What is wrong is left out of the result, so that the rest can be checked for its meaning too; a result
 /// that comes with findings is good for nothing else.
 pub(super) fn check(value: &Value) -> Result<(Written, Vec<Finding>), ConfigErrors> {
+    if fits::plainly(value)
+        && let Ok(written) = Written::deserialize(without_schema_key(value.clone()))
+    {
+        return Ok((written, Vec::new()));
+    }
     let schema = schema();
     // Neither can fail for a file's fault: the schema is ours, and what does not fit it was taken out.
     let fault = |e: String| ConfigErrors::one("configuration", e);
@@ -45,15 +51,20 @@ pub(super) fn check(value: &Value) -> Result<(Written, Vec<Finding>), ConfigErro
             findings.push(finding);
         }
     }
-    if let Value::Object(members) = &mut rest {
-        members.shift_remove(SCHEMA_KEY);
-    }
+    let mut rest = without_schema_key(rest);
     whole_numbers(&mut rest);
     match Written::deserialize(rest) {
         Ok(written) => Ok((written, findings)),
         Err(_) if !findings.is_empty() => Ok((Written::default(), findings)),
         Err(error) => Err(fault(error.to_string())),
     }
+}
+
+fn without_schema_key(mut document: Value) -> Value {
+    if let Value::Object(members) = &mut document {
+        members.shift_remove(SCHEMA_KEY);
+    }
+    document
 }
 
 fn translate(schema: &Value, error: &ValidationError<'_>) -> Vec<Finding> {
