@@ -100,7 +100,8 @@ pub struct LiveCalls {
 }
 
 struct Inner {
-    events: broadcast::Sender<LiveEvent>,
+    /// Made when somebody first listens.
+    events: OnceLock<broadcast::Sender<LiveEvent>>,
     open: AtomicUsize,
     seen: Mutex<Seen>,
 }
@@ -114,11 +115,7 @@ struct Seen {
 
 impl Default for LiveCalls {
     fn default() -> LiveCalls {
-        let inner = Inner {
-            events: broadcast::Sender::new(EVENTS_MAX),
-            open: AtomicUsize::new(0),
-            seen: Mutex::default(),
-        };
+        let inner = Inner { events: OnceLock::new(), open: AtomicUsize::new(0), seen: Mutex::default() };
         LiveCalls { inner: Arc::new(inner) }
     }
 }
@@ -126,7 +123,7 @@ impl Default for LiveCalls {
 impl LiveCalls {
     /// Hears what begins and ends from now on. Who reads too slowly loses the oldest, and is told how many.
     pub fn listen(&self) -> broadcast::Receiver<LiveEvent> {
-        self.inner.events.subscribe()
+        self.inner.events.get_or_init(|| broadcast::Sender::new(EVENTS_MAX)).subscribe()
     }
 
     /// Returns the last calls, newest first.
@@ -174,9 +171,9 @@ impl LiveCalls {
     }
 
     fn tell(&self, event: impl FnOnce() -> LiveEvent) {
-        if self.inner.events.receiver_count() > 0 {
+        if let Some(events) = self.inner.events.get().filter(|events| events.receiver_count() > 0) {
             // If all have gone meanwhile, nobody misses it.
-            let _ = self.inner.events.send(event());
+            let _ = events.send(event());
         }
     }
 
