@@ -23,7 +23,7 @@ pub(super) fn install(layout: &Layout) -> Result<Vec<String>> {
     ])
 }
 
-/// Builds the crate as its authors ship it: with their own profile for that, as ours is built.
+/// Builds the crate as whoever installs it gets it.
 fn cargo_install(layout: &Layout) -> Result<String> {
     let root = layout.work("cargo");
     let program = root.join("bin/mcp-proxy");
@@ -31,7 +31,7 @@ fn cargo_install(layout: &Layout) -> Result<String> {
     if !program.exists() {
         println!("Installing `mcp-proxy` from crates.io below target/xtask/cargo.");
         let mut cargo = layout.cargo();
-        cargo.args(["install", "--locked", "--profile", "dist", CRATE, "--root"]).arg(&root);
+        cargo.args(["install", "--locked", CRATE, "--root"]).arg(&root);
         cargo.arg("--target-dir").arg(layout.work("cargo-build"));
         run::prepare("cargo install", &mut cargo, &layout.log("cargo-install"), run::BUILD_LIMIT)?;
     }

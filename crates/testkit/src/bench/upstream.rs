@@ -227,18 +227,25 @@ fn directly(tiny: &Tiny, measured: &mut Measured, turn: Duration) -> Result<()> 
     let (mut process, mut stdout) = spawn(command)?;
     let mut stdin = process.0.stdin.take().context("no standard input")?;
     let line = call(1, "echo", &format!(r#"{{"text":"{ECHOED}"}}"#)) + "\n";
-    let (mut answer, mut latencies) = (String::new(), Vec::new());
-    let begun = Instant::now();
-    while begun.elapsed() < turn {
-        answer.clear();
-        let started = Instant::now();
-        stdin.write_all(line.as_bytes())?;
-        stdout.read_line(&mut answer)?;
-        latencies.push(started.elapsed());
-        if !answer.contains(ECHOED) {
-            bail!("not echoed: {answer}");
+    let mut answer = String::new();
+    let mut calls_for = |turn: Duration| {
+        let (begun, mut latencies) = (Instant::now(), Vec::new());
+        while begun.elapsed() < turn {
+            answer.clear();
+            let started = Instant::now();
+            stdin.write_all(line.as_bytes())?;
+            stdout.read_line(&mut answer)?;
+            latencies.push(started.elapsed());
+            if !answer.contains(ECHOED) {
+                bail!("not echoed: {answer}");
+            }
         }
-    }
-    measured.note(latencies, begun.elapsed());
+        Ok((latencies, begun.elapsed()))
+    };
+    // The first answer comes when the process has started; as the others, this one is measured when it is warm.
+    calls_for(Duration::from_nanos(1))?;
+    calls_for(WARM_UP)?;
+    let (latencies, took) = calls_for(turn)?;
+    measured.note(latencies, took);
     Ok(())
 }
