@@ -20,6 +20,7 @@ mod output;
 mod pattern;
 mod registry;
 pub mod root;
+pub mod schema;
 mod scrub;
 mod secret;
 mod tool;

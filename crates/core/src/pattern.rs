@@ -8,12 +8,19 @@ const GLOBS_MAX: usize = 1_000;
 const GLOB_BYTES_MAX: usize = 512;
 
 /// Any of a list of globs. `*` matches any run of characters, `?` one, `[ab]` a choice, `{a,b}` words.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Pattern {
     globs: Vec<String>,
     set: GlobSet,
     /// `*` alone is by far the most common pattern; asking the automaton for it would be a waste.
     everything: bool,
+}
+
+/// As it was written: what it was made into fills megabytes.
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.globs).finish()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

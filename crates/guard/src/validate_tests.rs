@@ -140,3 +140,99 @@ fn an_evil_pattern_ends() {
     let told = misfits(schema, json!({ "a": format!("{}b", "a".repeat(5_000)) }));
     assert!(told.starts_with("`a` "), "{told}");
 }
+
+mod plain {
+    use super::*;
+    use portcullis_core::schema::plainly_fits;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            (-3..4i64).prop_map(Value::from),
+            prop_oneof![Just(json!(1.0)), Just(json!(1.5)), Just(json!(u64::MAX)), Just(json!(-0.0))],
+            "[aé]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(2, 12, 3, |inner| {
+            let members = prop::collection::btree_map("[ab]", inner.clone(), 0..3);
+            prop_oneof![
+                prop::collection::vec(inner, 0..3).prop_map(Value::from),
+                members.prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn schema() -> impl Strategy<Value = Value> {
+        let name =
+            prop::sample::select(vec!["object", "array", "string", "number", "integer", "boolean", "null"]);
+        let small = -2..3i64;
+        let size = 0..3u64;
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            name.clone().prop_map(|name| json!({ "type": name })),
+            prop::collection::vec(name, 1..3).prop_map(|names| json!({ "type": names })),
+            prop::collection::vec(value(), 1..3).prop_map(|options| json!({ "enum": options })),
+            value().prop_map(|only| json!({ "const": only })),
+            (small.clone(), small)
+                .prop_map(|(least, most)| json!({ "type": "integer", "minimum": least, "maximum": most })),
+            (size.clone(), size).prop_map(
+                |(least, most)| json!({ "minLength": least, "maxLength": most, "minItems": least })
+            ),
+            Just(json!({ "type": "string", "pattern": "^a" })),
+            Just(json!({ "$schema": "http://json-schema.org/draft-07/schema#", "format": "date" })),
+        ];
+        leaf.prop_recursive(2, 10, 3, |inner| {
+            let named = prop::collection::btree_map("[ab]", inner.clone(), 0..3);
+            prop_oneof![
+                inner.clone().prop_map(|items| json!({ "type": "array", "items": items, "maxItems": 2 })),
+                (named, inner, prop::collection::vec("[ab]", 0..2)).prop_map(|(named, others, needed)| {
+                    json!({ "properties": named, "additionalProperties": others, "required": needed })
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn nothing_is_let_through_that_the_validator_refuses(schema in schema(), value in value()) {
+            if plainly_fits(&schema, &value) {
+                // Some of these schemas are wrong themselves, and then only where nobody looks.
+                if let Ok(check) = compile(&schema) {
+                    prop_assert!(check.check(&value).is_ok(), "{} for {}", schema, value);
+                }
+            }
+        }
+    }
+
+    /// Otherwise the above would hold for one that never says yes.
+    #[test]
+    fn ordinary_arguments_need_no_validator() {
+        let schema = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "Where", "minLength": 1 },
+                "lines": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "how": { "enum": ["fast", "slow"] },
+                "tags": { "type": "array", "items": { "type": "string" } },
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        });
+        let fits = |arguments: Value| plainly_fits(&schema, &arguments);
+        assert!(fits(json!({ "path": "a", "lines": 3, "how": "fast", "tags": ["x"] })));
+        for wrong in [
+            json!({}),
+            json!({ "path": "" }),
+            json!({ "path": "a", "lines": 0 }),
+            json!({ "path": "a", "how": "no" }),
+            json!({ "path": "a", "tags": [1] }),
+            json!({ "path": "a", "more": 1 }),
+        ] {
+            assert!(!fits(wrong.clone()), "{wrong}");
+        }
+    }
+}
