@@ -104,10 +104,10 @@ export async function open(browser, own, options = {}) {
 }
 
 /** Sets the first password with a link, and signs in. Returns the page. */
-export async function begin(context, link, password) {
+export async function begin(context, link, password, name = "marta") {
   const page = await context.newPage();
   await page.goto(link);
-  await page.getByLabel("Name").fill("marta");
+  await page.getByLabel("Name").fill(name);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByLabel("The same again").fill(password);
   await page.getByRole("button", { name: "Set the password" }).click();

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { problemsOf, WRONG, WRONG_FOUND } from "./access.mjs";
 import { begin, check, equal, finish, holds, launch, open } from "./browser.mjs";
-import { madeElements, rawCharacters } from "./foreign.mjs";
+import { madeElements, notShown, rawCharacters } from "./foreign.mjs";
 
 const OUT = process.env.PAGES_OUT;
 const PASSWORD = "correct horse battery";
@@ -115,6 +115,9 @@ async function looks(browser, demo) {
     await wrong.waitForTimeout(200);
     holds(seen.some((one) => one.startsWith("dialog")) && seen.some((one) => one.startsWith("request to")), "nobody noticed");
     holds((await wrong.evaluate(madeElements)).length > 0 && (await wrong.evaluate(rawCharacters)).length > 0, "nobody noticed");
+    // A page that leaves out what it cannot show has not shown it.
+    equal(notShown("a\u202eb\u200b\u{e0061}", "ab"), ["U+202e", "U+200b", "U+e0061"], "left out");
+    equal(notShown("a\u202eb\u200b\u{e0061}", "a⟦U+202E⟧b\\u200b⟦tags: a⟧"), [], "marked");
     await context.close();
   });
 

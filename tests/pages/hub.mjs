@@ -1,89 +1,34 @@
 // The page of a real hub: from the first start to a decision that an agent waits for, with a server that means harm.
 
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { problemsOf } from "./access.mjs";
 import { begin, check, equal, finish, holds, launch, open } from "./browser.mjs";
 import { madeElements, rawCharacters } from "./foreign.mjs";
+import { badInput } from "./hub_bad_input.mjs";
+import { hostile } from "./hub_hostile.mjs";
+import { scripts } from "./hub_scripts.mjs";
+import { command, start, until } from "./started.mjs";
 
 const OUT = process.env.PAGES_OUT;
 const HOME = join(OUT, "home");
-const HERE = dirname(fileURLToPath(import.meta.url));
 const PASSWORD = "correct horse battery";
+/** Much is called at once here, and not to try how much may be. */
+const CONFIGURATION = '# Kept as it is.\n[rate_limit]\nrequests_per_second = 1000\nburst = 1000\n[[policy]]\ntools = ["workspace_write"]\ndecision = "ask"\n[[policy]]\ntools = ["hostile_*"]\nclients = ["default"]\ndecision = "ask"\n';
 
-/** What a server says where the shared corpus is not there. */
-const OWN_TEXTS = [
-  "Adds.<script>alert(1)</script><img src=x onerror=alert(2)>\u202etxet\u202c",
-  "</pre></textarea><svg onload=alert(3)>\u200b\u2060\u{e0061}\u{e0062}",
-  '"><style>body{display:none}</style><iframe src="javascript:alert(4)">\u001b[31m',
-  "<a href='javascript:alert(5)'>x</a>{{7*7}}${7*7}<%= 7*7 %>\u0000\u0007",
-];
-
-function hostileTexts() {
-  const corpus = join(process.env.PORTCULLIS_SHARED, "fixtures/corpora/unicode_ansi.jsonl");
-  if (!existsSync(corpus)) {
-    console.log("the shared corpus is not here; the strings of this test are used alone");
-    return OWN_TEXTS;
-  }
-  const lines = readFileSync(corpus, "utf8").split("\n").filter((line) => line);
-  return [...OWN_TEXTS, ...lines.map((line) => JSON.parse(line).text)];
-}
-
-/** Starts the hub on a new home. Returns what it says first. */
-function start() {
-  const child = spawn(process.env.PORTCULLIS_BIN, ["--home", HOME, "serve", "--json"], {
-    env: { ...process.env, MCP_HTTP_PORT: "0" },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  return new Promise((resolve, reject) => {
-    let said = "";
-    child.once("error", reject);
-    const ended = new Promise((done) => child.once("exit", done));
-    ended.then((code) => reject(new Error(`the hub ended with ${code}`)));
-    child.stdout.setEncoding("utf8");
-    child.stdout.on("data", (part) => {
-      said += part;
-      try {
-        const greeting = JSON.parse(said);
-        const end = () => {
-          child.kill("SIGTERM");
-          return ended;
-        };
-        resolve({ ...greeting, end });
-      } catch {
-        // Not all of it has come.
-      }
-    });
-  });
+const hub = await start(HOME, CONFIGURATION);
+try {
+  await main();
+} finally {
+  await check("The hub ends when it is told to", async () => equal(await hub.end(), 0, "exit code"));
+  finish();
 }
 
 async function main() {
-  rmSync(HOME, { recursive: true, force: true });
-  mkdirSync(HOME, { recursive: true, mode: 0o700 });
-  writeFileSync(join(HOME, "portcullis.toml"), '# Kept as it is.\n[[policy]]\ntools = ["workspace_write"]\ndecision = "ask"\n');
-  const texts = hostileTexts();
-  writeFileSync(join(OUT, "texts.json"), JSON.stringify(texts));
-  const hub = await start();
-  const { origin, host } = new URL(hub.url);
+  const { origin, call } = hub;
   const browser = await launch();
-  const { context, quiet } = await open(browser, host, { expectsRefusals: true });
+  const { context, quiet } = await open(browser, hub.host, { expectsRefusals: true });
   let page;
-
-  /** Calls a tool as an agent does. */
-  let id = 0;
-  const call = async (name, args) => {
-    id += 1;
-    const answer = await fetch(hub.url, {
-      method: "POST",
-      headers: { authorization: `Bearer ${hub.token}`, "content-type": "application/json", accept: "application/json, text/event-stream" },
-      body: JSON.stringify({ jsonrpc: "2.0", id, method: "tools/call", params: { name, arguments: args } }),
-    });
-    const text = await answer.text();
-    const data = text.startsWith("{") ? text : text.split("\n").filter((line) => line.startsWith("data: {")).at(-1).slice(6);
-    return JSON.parse(data);
-  };
   const foreign = async (where) => {
     equal(await page.evaluate(madeElements), [], `${where}: elements that somebody else made`);
     equal(await page.evaluate(rawCharacters), [], `${where}: characters that hide`);
@@ -115,11 +60,10 @@ async function main() {
   await check("A rejected call tells the agent why, and the next one shows what is different", async () => {
     const waiting = call("workspace_write", { path: "plan.md", content: "another text\n" });
     await page.goto(`${origin}/admin/approvals`);
-    for (let tries = 0; (await page.getByRole("link", { name: "Look closer" }).count()) === 0; tries += 1) {
-      holds(tries < 100, "the call does not appear");
-      await page.waitForTimeout(100);
+    await until(page, "the call appears", async () => {
       await page.reload();
-    }
+      return (await page.getByRole("link", { name: "Look closer" }).count()) > 0;
+    });
     await page.getByRole("link", { name: "Look closer" }).click();
     await page.getByRole("heading", { name: "Since last time" }).waitFor();
     holds((await page.locator(".difference ins").count()) > 0, "no word is marked");
@@ -136,58 +80,15 @@ async function main() {
     const mcp = await fetch(hub.url, { method: "POST", headers: { cookie: `${session.name}=${session.value}`, "content-type": "application/json" }, body: "{}" });
     equal(mcp.status, 401, "the session at /mcp");
   });
-  await check("A server is added, looked at and trusted on the page", async () => {
-    await page.goto(`${origin}/admin/servers`);
-    await page.getByLabel("Name").fill("hostile");
-    await page.getByLabel("Command").fill(process.execPath);
-    await page.getByRole("textbox", { name: "Arguments" }).fill(`${join(HERE, "hostile_server.mjs")}\n${join(OUT, "texts.json")}`);
-    await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByRole("heading", { level: 1, name: "hostile" }).waitFor();
-    holds(readFileSync(join(HOME, "portcullis.toml"), "utf8").startsWith("# Kept as it is."), "the comment is gone");
-    await foreign("an added server");
-    await page.getByRole("button", { name: "Connect and look" }).click();
-    const trust = page.getByRole("button", { name: "Trust hostile as it is now" });
-    await trust.waitFor();
-    equal(await page.evaluate(problemsOf), [], "accessibility");
-    await foreign("what a server offers");
-    await page.screenshot({ path: `${OUT}/hub-server.png` });
-    await trust.click();
-    await page.getByRole("status").filter({ hasText: "trusted" }).waitFor();
-  });
-  await check(`${texts.length} hostile texts stay text: as descriptions, arguments and replies`, async () => {
-    const appear = async () => {
-      await page.goto(`${origin}/admin/servers/hostile`);
-      // One that the hub lets nobody see is still told here, with the reason.
-      const dropped = await page.getByText("does not appear:").count();
-      await page.goto(`${origin}/admin/tools?q=say_`);
-      return dropped + (await page.locator("tbody tr").count());
-    };
-    for (let tries = 0; (await appear()) < texts.length; tries += 1) {
-      holds(tries < 30, `${await appear()} of ${texts.length} tools appear`);
-      await page.waitForTimeout(250);
-    }
-    await foreign("the list of tools");
-    for (const at of [0, 1, 2, 3]) {
-      await page.goto(`${origin}/admin/tools/hostile_say_${at}`);
-      await foreign("a tool");
-      await page.getByLabel("word").fill(texts[at]);
-      await page.getByRole("button", { name: "Call", exact: true }).click();
-      await page.getByRole("heading", { name: /What came of it|Try it/ }).first().waitFor();
-      await foreign("a tried tool");
-    }
-    const asked = texts.slice(0, 30).map((text, at) => call(`hostile_say_${at}`, { word: text }));
-    await page.waitForTimeout(1_000);
-    for (const path of ["/admin/approvals", "/admin", "/admin/audit"]) {
-      await page.goto(`${origin}${path}`);
-      await page.waitForTimeout(300);
-      await foreign(path);
-    }
-    await page.goto(`${origin}/admin/approvals`);
-    await page.screenshot({ path: `${OUT}/hub-approvals.png`, fullPage: true });
-    return `${asked.length} calls wait`;
-  });
+  // Somebody else, with a browser of their own.
+  const other = await open(browser, hub.host, { expectsRefusals: true });
+  const link = new URL(command(hub, "admin", "link").link);
+  const bob = await begin(other.context, `${origin}${link.pathname}${link.hash}`, PASSWORD, "bob");
+  const world = { hub, page, bob, browser, foreign, quiet, password: PASSWORD, out: OUT };
+  await scripts(world);
+  await hostile(world);
   await check("Every page of the hub opens", async () => {
-    const paths = ["", "/approvals", "/servers", "/servers/hostile", "/tools", "/tools/workspace_write", "/clients", "/secrets", "/policy?client=a&tool=workspace_write", "/audit?tool=workspace_*", "/settings"];
+    const paths = ["", "/approvals", "/servers", "/servers/hostile", "/tools", "/tools/workspace_write", "/scripts", "/scripts/report.star", "/clients", "/secrets", "/policy?client=a&tool=workspace_write", "/audit?tool=workspace_*", "/settings"];
     for (const path of paths) {
       const answer = await page.goto(`${origin}/admin${path}`);
       equal(answer.status(), 200, path);
@@ -226,22 +127,8 @@ async function main() {
     }
     quiet("secrets");
   });
-  await check("Pages of other sites get nothing done", async () => {
-    const session = (await context.cookies()).find((cookie) => cookie.name.startsWith("__Host-"));
-    for (const headers of [{ origin: "http://evil.example" }, { origin: "null" }, { "sec-fetch-site": "cross-site" }]) {
-      const answer = await fetch(`${origin}/admin/clients`, {
-        method: "POST",
-        redirect: "manual",
-        headers: { ...headers, cookie: `${session.name}=${session.value}`, "content-type": "application/x-www-form-urlencoded" },
-        body: "name=forged",
-      });
-      equal(answer.status, 403, JSON.stringify(headers));
-    }
-  });
+  await badInput(world);
+  other.quiet("the other one");
   await context.close();
   await browser.close();
-  await check("The hub ends when it is told to", async () => equal(await hub.end(), 0, "exit code"));
-  finish();
 }
-
-await main();

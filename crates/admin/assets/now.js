@@ -39,6 +39,7 @@ let failed = 0;
 let source;
 let tries = 0;
 let waits;
+let scriptsWait;
 
 for (const row of list?.querySelectorAll("tr[data-call]") ?? []) rows.set(row.dataset.call, row);
 
@@ -136,19 +137,37 @@ function take(calls) {
   ask();
 }
 
-function tellWaiting(count) {
-  const before = waits;
-  waits = count;
-  for (const place of document.querySelectorAll('[data-count="a"]')) {
+/** Puts a number in all its places, by the key of its page. */
+function tellCount(key, count) {
+  for (const place of document.querySelectorAll(`[data-count="${key}"]`)) {
     place.hidden = count === 0 && place.closest("nav") !== null;
     place.classList.toggle("some", count > 0);
     const number = place.querySelector("[data-number]");
     if (number) number.textContent = count;
   }
+}
+
+function tellScripts(count) {
+  const before = scriptsWait;
+  scriptsWait = count;
+  tellCount("r", count);
+  if (before === undefined || before === count) return;
+  if (count > before) toast(count === 1 ? "A script waits for your decision." : `${count} scripts wait for your decision.`);
+  renewCards();
+}
+
+function tellWaiting(count) {
+  const before = waits;
+  waits = count;
+  tellCount("a", count);
   if (before === undefined || before === count) return;
   const changed = section.querySelector("[data-changed]");
   if (changed) changed.hidden = false;
   if (count > before) toast(count === 1 ? "A call waits for your decision." : `${count} calls wait for your decision.`);
+  renewCards();
+}
+
+function renewCards() {
   const cards = document.querySelector("[data-waiting]");
   if (cards) askForCards(cards);
 }
@@ -187,6 +206,7 @@ function connect() {
   });
   source.addEventListener("calls", (event) => take(JSON.parse(event.data)));
   source.addEventListener("waiting", (event) => tellWaiting(JSON.parse(event.data)));
+  source.addEventListener("scripts", (event) => tellScripts(JSON.parse(event.data)));
   source.addEventListener("hour", (event) => drawPlots(JSON.parse(event.data)));
   source.addEventListener("missed", (event) => {
     missed += JSON.parse(event.data);
@@ -194,10 +214,12 @@ function connect() {
   });
   source.addEventListener("error", () => {
     // The browser would try again by itself, but for ever and at once, also when nobody is signed in any more.
+    // One that was refused, and not only cut off: most often because nobody is signed in any more.
+    const isRefused = source.readyState === EventSource.CLOSED;
     source.close();
     source = undefined;
     if (document.hidden) return;
-    say("not connected, trying again", "lost");
+    say(isRefused ? "not connected: load the page again" : "not connected, trying again", "lost");
     setTimeout(connectIfSeen, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]);
     tries += 1;
   });

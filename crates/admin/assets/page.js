@@ -42,6 +42,11 @@ function sayTimesAnew() {
 }
 setInterval(sayTimesAnew, AGO_EVERY_MS);
 
+// On a phone the pages are one row that scrolls; where one is should be seen.
+const here = document.querySelector(".pages [aria-current]");
+const pages = here?.closest(".pages");
+if (pages) pages.scrollLeft = here.offsetLeft - (pages.clientWidth - here.offsetWidth) / 2;
+
 // What a form was answered with is where the reader goes on.
 const answer = document.querySelector("[data-focus]");
 if (answer) {

@@ -242,7 +242,7 @@ async fn take(
         },
     };
     let by = format!("client `{}`", pending.call.client);
-    if let Err(error) = desk.answer(&pending.id, verdict, &by).await {
+    if let Err(error) = desk.answer(&pending.id, verdict, &by, None).await {
         // Somebody else was faster, and what they said counts; or the disk failed, and nothing was said.
         tracing::warn!(id = %pending.id, %error, "An answer could not be taken.");
     }

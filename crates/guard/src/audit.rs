@@ -26,7 +26,7 @@ mod writer;
 
 pub use chain::KeyError;
 pub use read::{Follow, each_line, last_lines};
-pub use search::{AuditQuery, Found, search, story};
+pub use search::{AuditQuery, Found, LAST_CALLS_RECORDS_MAX, last_calls, search, story};
 pub use verify::{Fault, Verified, VerifyError, verify};
 
 use crate::ending::Ending;

@@ -10,7 +10,7 @@ pub use minutes::MinuteCount;
 use crate::audit::Subject;
 use crate::ending::Ending;
 use minutes::Minutes;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,6 +18,8 @@ use tokio::sync::broadcast;
 
 /// How many calls are remembered. As many as a page shows.
 const RECENT_MAX: usize = 200;
+/// Of how many clients it is known when they last called. As many as there may be.
+const CLIENTS_MAX: usize = 10_000;
 /// How many events wait for one who reads slowly: two seconds of a busy hub.
 const EVENTS_MAX: usize = 2_048;
 
@@ -110,7 +112,25 @@ struct Inner {
 struct Seen {
     /// Newest last.
     recent: VecDeque<Arc<LiveCall>>,
+    /// When each client last called.
+    last: HashMap<String, SystemTime>,
     minutes: Minutes,
+}
+
+impl Seen {
+    fn called(&mut self, client: &str, at: SystemTime) {
+        if let Some(last) = self.last.get_mut(client) {
+            *last = at;
+            return;
+        }
+        // Only where clients come and go by the thousand; those that have not called for longest are not there any more.
+        if self.last.len() >= CLIENTS_MAX
+            && let Some(oldest) = self.last.iter().min_by_key(|(_, at)| **at).map(|(name, _)| name.clone())
+        {
+            self.last.remove(&oldest);
+        }
+        self.last.insert(client.to_owned(), at);
+    }
 }
 
 impl Default for LiveCalls {
@@ -129,6 +149,11 @@ impl LiveCalls {
     /// Returns the last calls, newest first.
     pub fn recent(&self) -> Vec<Arc<LiveCall>> {
         self.seen().recent.iter().rev().cloned().collect()
+    }
+
+    /// Returns when a client last called, since this hub started.
+    pub fn last_call(&self, client: &str) -> Option<SystemTime> {
+        self.seen().last.get(client).copied()
     }
 
     /// Returns how many calls have begun and not ended.
@@ -150,6 +175,7 @@ impl LiveCalls {
                 seen.recent.pop_front();
             }
             seen.recent.push_back(call.clone());
+            seen.called(call.client(), at);
         }
         self.tell(|| LiveEvent::Opened(call.clone()));
         call
@@ -227,5 +253,18 @@ mod tests {
             (missed, listener.len(), live.recent().len()),
             (EVENTS_MAX as u64, EVENTS_MAX, RECENT_MAX)
         );
+    }
+
+    /// Also of one whose last call is not among the last of all.
+    #[test]
+    fn it_is_known_when_each_client_last_called_and_of_how_many_is_bounded() {
+        let (mut seen, at) = (Seen::default(), |n: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(n));
+        seen.called("first", at(1));
+        seen.called("quiet", at(2));
+        seen.called("first", at(3));
+        (0..CLIENTS_MAX as u64 - 2).for_each(|n| seen.called(&format!("c{n}"), at(n + 4)));
+        assert_eq!((seen.last.get("first"), seen.last.get("quiet")), (Some(&at(3)), Some(&at(2))));
+        seen.called("one more", at(99_999));
+        assert_eq!((seen.last.len(), seen.last.get("quiet")), (CLIENTS_MAX, None));
     }
 }

@@ -13,6 +13,7 @@ mod policy;
 mod scripts;
 mod secrets;
 mod servers;
+mod stands;
 mod tools;
 
 use crate::BadUsage;
@@ -83,6 +84,11 @@ pub(crate) fn open(
         hub.closed().await;
         token.cancel();
     });
+    let scripts = config.scripts.enabled.then(|| scripts::HubScripts::new(crate::scripts::desk(config)));
+    if let Some(scripts) = &scripts {
+        let (secure, hub) = (config.workspace.secure_dir(), composed.hub.clone());
+        tokio::spawn(scripts.stands.clone().watch(secure, hub));
+    }
     let desk = Arc::new(HubDesk {
         home: home.clone(),
         composed: composed.clone(),
@@ -90,7 +96,8 @@ pub(crate) fn open(
         started: now(),
         looked_at: std::sync::Mutex::default(),
         logins: std::sync::Mutex::default(),
-        scripts: config.scripts.enabled.then(|| scripts::HubScripts(crate::scripts::desk(config))),
+        last_calls: tokio::sync::OnceCell::new(),
+        scripts,
     });
     let app = App {
         counter: Counter::new(desk, Arc::new(composed.handles.redactor.clone())),
@@ -112,6 +119,8 @@ struct HubDesk {
     looked_at: std::sync::Mutex<servers::LookedAt>,
     /// Logins that wait for a person.
     logins: std::sync::Mutex<servers::Logins>,
+    /// When clients last called before this hub started. Looked up when somebody wants to know.
+    last_calls: tokio::sync::OnceCell<clients::LastCalls>,
     scripts: Option<scripts::HubScripts>,
 }
 
@@ -188,7 +197,7 @@ impl Desk for HubDesk {
     }
 
     fn listen(&self) -> Listener {
-        events::listen(&self.composed)
+        events::listen(&self.composed, self.scripts.as_ref().map(|scripts| scripts.stands.subscribe()))
     }
 
     fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals> {

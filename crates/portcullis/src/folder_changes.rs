@@ -13,7 +13,8 @@ impl FolderChanges {
     pub(crate) fn of(folder: &Path) -> FolderChanges {
         let watched = || {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            let kinds = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE | WatchFlags::DELETE;
+            let kinds =
+                WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::CLOSE_WRITE | WatchFlags::DELETE;
             inotify::add_watch(&watch, folder, kinds)?;
             Receiver::from_owned_fd_unchecked(watch)
         };

@@ -201,6 +201,18 @@ impl Approval {
         }
     }
 
+    /// Returns whether it may be decided so by somebody who looked when it had been decided at `seen`. A no may still
+    /// become a yes, and a yes that is not used up may be taken back.
+    pub fn takes(&self, verdict: &Verdict, seen: Option<Timestamp>, now: Timestamp) -> bool {
+        let is_as_seen = self.decided.as_ref().map(|decided| decided.at) == seen;
+        let may = match (self.stage(now), verdict) {
+            (Stage::Pending, _) => true,
+            (Stage::Rejected, Verdict::Approve(_)) | (Stage::Approved, Verdict::Reject { .. }) => true,
+            (Stage::Approved | Stage::Rejected | Stage::Used | Stage::Expired, _) => false,
+        };
+        may && is_as_seen
+    }
+
     fn counts(&self, now: Timestamp) -> bool {
         let since = self.decided.as_ref().map_or(self.asked, |decided| decided.at);
         self.state != State::Used && now < self.expires && since.duration_since(now) < CLOCK_SLACK
@@ -311,15 +323,17 @@ impl Approvals {
         })
     }
 
-    /// Takes an answer to a question that nobody has answered yet.
+    /// Takes an answer to a question as it was looked at: `seen` is when it had been decided, and nothing if nobody had.
+    /// Whoever decides about what somebody else decided meanwhile is refused.
     pub fn answer(
         &self,
         id: &str,
         verdict: Verdict,
         by: &str,
+        seen: Option<Timestamp>,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |stage, _| stage == Stage::Pending)
+        self.settle(id, verdict, by, lifetimes, |approval, verdict, now| approval.takes(verdict, seen, now))
     }
 
     /// Decides about a question by its id, or by the beginning of it. A no may still become a yes, and a yes that is
@@ -331,9 +345,9 @@ impl Approvals {
         by: &str,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |stage, verdict| match verdict {
-            Verdict::Approve(_) => matches!(stage, Stage::Pending | Stage::Rejected),
-            Verdict::Reject { .. } => matches!(stage, Stage::Pending | Stage::Approved),
+        self.settle(id, verdict, by, lifetimes, |approval, verdict, now| {
+            let seen = approval.decided.as_ref().map(|decided| decided.at);
+            approval.takes(verdict, seen, now)
         })
     }
 
@@ -343,15 +357,16 @@ impl Approvals {
         verdict: Verdict,
         by: &str,
         lifetimes: Lifetimes,
-        may: fn(Stage, &Verdict) -> bool,
+        may: impl FnOnce(&Approval, &Verdict, Timestamp) -> bool,
     ) -> Result<Approval, ApprovalError> {
         let now = self.now();
         file::change(&self.live.file, now, |approvals| {
             let at = find(approvals, id)?;
             let approval = &mut approvals[at];
             let id = || approval.id.clone();
+            let is_open = may(approval, &verdict, now);
             match approval.stage(now) {
-                stage if may(stage, &verdict) => {}
+                _ if is_open => {}
                 Stage::Expired => return Err(ApprovalError::Expired(id())),
                 state => return Err(ApprovalError::Decided { id: id(), state }),
             }

@@ -138,11 +138,36 @@ pub struct Proposal {
 struct Record {
     /// The newest last.
     decisions: Vec<Decision>,
+    /// How many older ones are not remembered. They count all the same: who saw the last of fifty did not see the next.
+    #[serde(default, skip_serializing_if = "is_none")]
+    forgotten: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proposal: Option<Proposal>,
 }
 
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Record {
+    /// Returns how many decisions there have been.
+    fn seen(&self) -> usize {
+        self.decisions.len() + self.forgotten
+    }
+
+    /// Refuses whoever looked before the last decision was made.
+    fn check_seen(&self, name: &ScriptName, seen: Option<usize>) -> Result<(), ScriptError> {
+        match (seen, self.decisions.last()) {
+            (Some(seen), Some(last)) if seen != self.seen() => Err(ScriptError::Decided {
+                name: name.clone(),
+                what: last.what(),
+                by: last.by.clone(),
+                at: last.at,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the decision that counts for a version: the newest about it, unless another was approved after that.
     fn about(&self, sha256: &str) -> Option<&Decision> {
         self.decisions.iter().rev().find(|decision| decision.approved || decision.sha256 == sha256)
@@ -201,6 +226,22 @@ pub struct Looked {
     pub proposed: Option<String>,
 }
 
+impl Looked {
+    /// Returns the text that a hash names: of the file, or of what is proposed.
+    pub fn version(&self, given: &str) -> Result<&str, ScriptError> {
+        let proposal = self.listed.proposal.as_ref().zip(self.proposed.as_ref());
+        match proposal {
+            _ if self.listed.exists && fits(&self.listed.sha256, given) => Ok(&self.source),
+            Some((proposal, text)) if fits(&proposal.sha256, given) => Ok(text),
+            _ => Err(ScriptError::NotThatVersion {
+                name: self.listed.name.clone(),
+                reviewed: shown_hash(given),
+                now: shown_hash(&self.listed.sha256),
+            }),
+        }
+    }
+}
+
 /// A script that may run.
 #[derive(Debug, Clone)]
 pub struct Runnable {
@@ -240,6 +281,25 @@ pub struct Reject {
     pub reason: Option<String>,
     pub by: String,
     pub seen: Option<usize>,
+}
+
+/// What a person wants back.
+#[derive(Debug, Clone)]
+pub struct Restore {
+    /// The version that was approved once: its hash, or at least eight characters of its beginning.
+    pub sha256: String,
+    pub by: String,
+    /// What the person saw in its place; `None` if that does not matter.
+    pub instead_of: Option<Seen>,
+}
+
+/// A script as somebody saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The version that was there; `None` if there was none.
+    pub sha256: Option<String>,
+    /// [`Listed::seen`].
+    pub seen: usize,
 }
 
 /// Everything about the scripts of one home. Cheap to make; every process has its own.
@@ -410,25 +470,36 @@ impl Scripts {
     pub fn write(&self, name: &ScriptName, source: &str, was: Option<&str>) -> Result<String, ScriptError> {
         check_text(name, source)?;
         self.change(|records| {
-            let proposed = records.get(name).and_then(|record| record.proposal.as_ref());
-            let now = match copies::read(&self.folder, name) {
-                Ok(source) => Some(copies::sha256(source.as_bytes())),
-                Err(ScriptError::Unknown(_)) => None,
-                Err(other) => return Err(other),
-            };
-            let began_with = |was: &str| {
-                now.as_deref() == Some(was) || proposed.is_some_and(|proposal| proposal.sha256 == was)
-            };
-            match was {
-                None if now.is_some() || proposed.is_some() => Err(ScriptError::Exists(name.clone())),
-                Some(was) if !began_with(was) => Err(ScriptError::NotThatVersion {
-                    name: name.clone(),
-                    reviewed: shown_hash(was),
-                    now: shown_hash(&now.unwrap_or_default()),
-                }),
-                _ => copies::put(&self.folder, name, source).map(|()| copies::sha256(source.as_bytes())),
-            }
+            self.check_there(name, records.get(name), was)?;
+            copies::put(&self.folder, name, source).map(|()| copies::sha256(source.as_bytes()))
         })
+    }
+
+    /// Refuses whoever would write over something else than they saw.
+    fn check_there(
+        &self,
+        name: &ScriptName,
+        record: Option<&Record>,
+        was: Option<&str>,
+    ) -> Result<(), ScriptError> {
+        let proposed = record.and_then(|record| record.proposal.as_ref());
+        let now = match copies::read(&self.folder, name) {
+            Ok(source) => Some(copies::sha256(source.as_bytes())),
+            Err(ScriptError::Unknown(_)) => None,
+            Err(other) => return Err(other),
+        };
+        let began_with = |was: &str| {
+            now.as_deref() == Some(was) || proposed.is_some_and(|proposal| proposal.sha256 == was)
+        };
+        match was {
+            None if now.is_some() || proposed.is_some() => Err(ScriptError::Exists(name.clone())),
+            Some(was) if !began_with(was) => Err(ScriptError::NotThatVersion {
+                name: name.clone(),
+                reviewed: shown_hash(was),
+                now: shown_hash(&now.unwrap_or_default()),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a script away, and what is proposed for it. What was decided stays known.
@@ -443,8 +514,9 @@ impl Scripts {
     }
 
     /// Puts an approved version back in place, with what it was granted then, and approves it again.
-    pub fn restore(&self, name: &ScriptName, hash: &str, by: &str) -> Result<Decision, ScriptError> {
-        let (at, name_of) = (self.now(), || name.clone());
+    pub fn restore(&self, name: &ScriptName, restore: Restore) -> Result<Decision, ScriptError> {
+        let Restore { sha256, by, instead_of } = restore;
+        let (at, name_of, hash) = (self.now(), || name.clone(), sha256.as_str());
         self.change(|records| {
             let none = || ScriptError::NoVersion { name: name_of(), hash: shown_hash(hash) };
             let record = records.get_mut(name).ok_or_else(none)?;
@@ -454,9 +526,13 @@ impl Scripts {
             if fitting.any(|other| other.sha256 != old.sha256) {
                 return Err(ScriptError::Ambiguous { name: name_of(), given: shown_hash(hash) });
             }
+            if let Some(Seen { sha256, seen }) = &instead_of {
+                record.check_seen(name, Some(*seen))?;
+                self.check_there(name, Some(record), sha256.as_deref())?;
+            }
             let source = self.copies.read(&old.sha256).map_err(ScriptError::Damaged)?;
             copies::put(&self.folder, name, &source)?;
-            let decision = Decision { by: by.to_owned(), at, expires: None, ..old };
+            let decision = Decision { by, at, expires: None, ..old };
             remember(record, decision.clone());
             Ok(decision)
         })
@@ -534,7 +610,7 @@ impl Scripts {
             decision: decision.cloned(),
             proposal,
             exists,
-            seen: record.map_or(0, |record| record.decisions.len()),
+            seen: record.map_or(0, Record::seen),
             problem,
             sha256,
         };
@@ -563,16 +639,7 @@ impl Scripts {
             }
             let mut record = records.get(name).cloned().unwrap_or_default();
             let before = record.decisions.last().cloned();
-            if let (Some(seen), Some(last)) = (seen, &before)
-                && seen != record.decisions.len()
-            {
-                return Err(ScriptError::Decided {
-                    name: name.clone(),
-                    what: last.what(),
-                    by: last.by.clone(),
-                    at: last.at,
-                });
-            }
+            record.check_seen(name, seen)?;
             let version = self.reviewed(name, reviewed, &record)?;
             let decision = decide(version, &mut record)?;
             remember(&mut record, decision);
@@ -646,6 +713,7 @@ fn remember(record: &mut Record, decision: Decision) {
     record.decisions.push(decision);
     let surplus = record.decisions.len().saturating_sub(DECISIONS_MAX);
     record.decisions.drain(..surplus);
+    record.forgotten += surplus;
 }
 
 /// How much of a hash is enough to name a version.

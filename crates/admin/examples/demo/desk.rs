@@ -1,12 +1,13 @@
 //! An invented hub. What is decided here is remembered until it ends, so that forms do something.
 
-use crate::data;
+use crate::approvals::Questions;
 use crate::scripts::DemoScripts;
+use crate::{calls, data, servers, tools};
 use jiff::Timestamp;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::*;
 use portcullis_core::Secret;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,8 +25,7 @@ pub(crate) struct DemoDesk {
 }
 
 struct State {
-    approvals: Vec<ApprovalBrief>,
-    over: Vec<ApprovalBrief>,
+    questions: Questions,
     clients: Vec<ClientShown>,
     secrets: Vec<SecretShown>,
     policy: PolicyShown,
@@ -50,15 +50,14 @@ impl DemoDesk {
             last_used: used,
         };
         let state = State {
-            approvals: data::approvals(),
-            over: data::over(),
+            questions: Questions::invented(),
             clients: data::clients(),
             secrets: vec![
                 secret("GITHUB_TOKEN", &["api.github.com"], Some(data::ago(12))),
                 secret("PERSONAL_ICS", &[], None),
             ],
             policy: data::policy(),
-            calls: (0..60).map(|n| data::ended(&data::call(n))).collect(),
+            calls: (0..60).map(|n| calls::ended(&calls::call(n))).collect(),
         };
         DemoDesk {
             started: data::ago(60 * 26),
@@ -80,13 +79,13 @@ impl DemoDesk {
             while owed >= 1.0 {
                 owed -= 1.0;
                 number += 1;
-                let call = data::call(number);
+                let call = calls::call(number);
                 let _ = self.events.send(Arc::new(Event::CallOpened(call.clone())));
                 open.push_back(call);
             }
             while open.len() > 2 + usize::try_from(per_second).unwrap_or(0) / 50 {
                 let Some(call) = open.pop_front() else { break };
-                let call = data::ended(&call);
+                let call = calls::ended(&call);
                 let _ = self.events.send(Arc::new(Event::CallClosed(call.clone())));
                 let mut state = self.state();
                 state.calls.push_front(call);
@@ -100,7 +99,7 @@ impl DemoDesk {
     }
 
     fn tell_waiting(&self) {
-        let waiting = self.state().approvals.len();
+        let waiting = self.state().questions.waiting();
         let _ = self.events.send(Arc::new(Event::Approvals { waiting }));
     }
 }
@@ -121,12 +120,12 @@ impl Desk for DemoDesk {
                 part("audit", None),
                 part("server search", Some("the program ended with exit code 1, 3 times in a row")),
             ],
-            approvals_waiting: self.state().approvals.len(),
+            approvals_waiting: self.state().questions.waiting(),
             scripts_waiting: Some(2),
-            servers: data::briefs(),
+            servers: servers::briefs(),
             sessions: BTreeMap::from([("http".into(), 2), ("stdio".into(), 1)]),
             calls_open: 3,
-            minutes: data::minutes(),
+            minutes: calls::minutes(),
         }))
     }
 
@@ -147,79 +146,15 @@ impl Desk for DemoDesk {
     }
 
     fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals> {
-        let state = self.state();
-        let mut approvals = state.approvals.clone();
-        if wanted.all {
-            approvals.extend(state.over.clone());
-        }
-        ready(Ok(Approvals { approvals }))
+        ready(Ok(Approvals { approvals: self.state().questions.list(wanted.all) }))
     }
 
     fn approval(&self, id: String) -> Answer<'_, ApprovalWhole> {
-        let state = self.state();
-        let found = state.approvals.iter().chain(&state.over).find(|one| one.id == id).cloned();
-        ready(found.map_or_else(
-            || Err(Problem::not_found("no approval has that number").hint("it may be over")),
-            |brief| {
-                let value: Value = serde_json::from_str(&brief.arguments).unwrap_or_default();
-                let pretty = format!("{value:#}");
-                Ok(ApprovalWhole {
-                    arguments_pretty: pretty.clone(),
-                    why: format!("{} says to ask before `{}` runs.", brief.rule, brief.target),
-                    tool: data::tools().into_iter().find(|tool| tool.name == brief.target),
-                    is_as_asked: true,
-                    last_time: (brief.target == "workspace_write").then(|| LastTime {
-                        id: "aa11bb22".into(),
-                        state: "used".into(),
-                        decided: DecidedBy {
-                            at: data::ago(33),
-                            by: "marta".into(),
-                            span: Some("once".into()),
-                            reason: None,
-                        },
-                        arguments: TextChange {
-                            before: Some(pretty.replace("Lyon", "Nantes")),
-                            after: Some(pretty),
-                            lines: Vec::new(),
-                        },
-                        same_definition: true,
-                    }),
-                    brief,
-                })
-            },
-        ))
+        ready(self.state().questions.whole(&id))
     }
 
     fn decide(&self, id: String, decision: Decide, by: Actor) -> Answer<'_, Decided> {
-        let decided =
-            {
-                let mut state = self.state();
-                match state.approvals.iter().position(|one| one.id == id) {
-                    None => Err(Problem::conflict(format!("`{id}` was decided already"))
-                        .hint("somebody else was faster")),
-                    Some(at) if state.approvals.get(at).is_some_and(|one| one.digest != decision.digest) => {
-                        Err(Problem::changed("the call is not the one that was looked at"))
-                    }
-                    Some(at) => {
-                        let mut one = state.approvals.remove(at);
-                        let rejected = decision.decision == Verdict::Reject;
-                        one.state = if rejected { "rejected" } else { "approved" }.into();
-                        one.decided = Some(DecidedBy {
-                            at: Timestamp::now(),
-                            by: by.name,
-                            span: (!rejected).then(|| "once".into()),
-                            reason: decision.reason,
-                        });
-                        state.over.insert(0, one.clone());
-                        let verb = if rejected { "may not run" } else { "may run" };
-                        Ok(Decided {
-                            said: format!("Client `{}` {verb} tool `{}`.", one.client, one.target),
-                            approval: one,
-                            rule_written_to: None,
-                        })
-                    }
-                }
-            };
+        let decided = self.state().questions.decide(&id, decision, by);
         self.tell_waiting();
         ready(decided)
     }
@@ -322,11 +257,11 @@ impl Desk for DemoDesk {
     }
 
     fn servers(&self) -> Answer<'_, Servers> {
-        ready(Ok(Servers { servers: data::servers() }))
+        ready(Ok(Servers { servers: servers::servers() }))
     }
 
     fn server(&self, name: String) -> Answer<'_, ServerWhole> {
-        ready(data::server(&name).ok_or_else(|| Problem::not_found("no server has that name")))
+        ready(servers::server(&name).ok_or_else(|| Problem::not_found("no server has that name")))
     }
 
     fn look_at_server(&self, name: String, _: Actor) -> Answer<'_, ServerWhole> {
@@ -361,18 +296,7 @@ impl Desk for DemoDesk {
     }
 
     fn importable(&self, _: ImportFrom) -> Answer<'_, Importable> {
-        let server = ImportableServer { name: "files".into(), own_name: "Files".into(), entry: "[mcp.files]\ncommand = \"npx\"\nargs = [\"-y\", \"files-server\"]\nenv = { TOKEN = \"secret:FILES_TOKEN\" }\n".into(), secrets: vec!["FILES_TOKEN".into()], notes: Vec::new() };
-        ready(Ok(Importable {
-            files: vec![ImportableFile {
-                path: "~/.cursor/mcp.json".into(),
-                servers: vec![server],
-                skipped: vec![NamedReason {
-                    name: "old".into(),
-                    why: "it has neither a command nor an address".into(),
-                }],
-            }],
-            written_to: None,
-        }))
+        ready(Ok(servers::importable()))
     }
 
     fn import_servers(&self, _: ImportServers, _: Actor) -> Answer<'_, Importable> {
@@ -387,11 +311,11 @@ impl Desk for DemoDesk {
     }
 
     fn tools(&self) -> Answer<'_, Tools> {
-        ready(Ok(Tools { tools: data::tools() }))
+        ready(Ok(Tools { tools: tools::tools() }))
     }
 
     fn tool(&self, name: String) -> Answer<'_, ToolShown> {
-        let found = data::tools().into_iter().find(|tool| tool.name == name);
+        let found = tools::tools().into_iter().find(|tool| tool.name == name);
         ready(found.ok_or_else(|| Problem::not_found("no tool has that name")))
     }
 
@@ -464,7 +388,7 @@ impl Desk for DemoDesk {
     fn search_audit(&self, search: SearchAudit) -> Answer<'_, AuditPage> {
         let text = search.text.unwrap_or_default().to_lowercase();
         let is_like = |record: &AuditRecord| format!("{record:?}").to_lowercase().contains(&text);
-        let records: Vec<_> = data::records().into_iter().filter(is_like).collect();
+        let records: Vec<_> = calls::records().into_iter().filter(is_like).collect();
         ready(Ok(AuditPage {
             cursor: (!records.is_empty()).then(|| "next".into()),
             records,
@@ -474,25 +398,7 @@ impl Desk for DemoDesk {
     }
 
     fn story(&self, seq: u64) -> Answer<'_, Story> {
-        let records = data::records();
-        let end = records
-            .iter()
-            .find(|one| one.phase == "end" && (one.seq == seq || one.begin == Some(seq)))
-            .cloned();
-        let Some(end) = end else { return ready(Err(Problem::not_found("no record has that number"))) };
-        let begin = AuditRecord {
-            phase: "begin".into(),
-            seq: end.seq - 1,
-            args: Some("{\"path\":\"notes/plan.md\"}".into()),
-            digest: Some("7e0a".repeat(16)),
-            outcome: None,
-            decision: None,
-            rule: None,
-            bytes: None,
-            duration_us: None,
-            ..end.clone()
-        };
-        ready(Ok(Story { records: vec![begin, end], approval: data::over().into_iter().next() }))
+        ready(calls::story(seq).ok_or_else(|| Problem::not_found("no record has that number")))
     }
 
     fn verify_audit(&self) -> Answer<'_, AuditVerified> {

@@ -5,9 +5,13 @@
 
 #![expect(clippy::print_stdout, reason = "a person reads where to look")]
 
+mod approvals;
+mod calls;
 mod data;
 mod desk;
 mod scripts;
+mod servers;
+mod tools;
 
 use desk::DemoDesk;
 use portcullis_admin::sign_in::SignIn;

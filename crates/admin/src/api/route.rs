@@ -202,7 +202,10 @@ fn from_query<G: DeserializeOwned>(query: &str) -> Result<G, Problem> {
 }
 
 fn from_body<G: DeserializeOwned>(body: &[u8]) -> Result<G, Problem> {
-    let bad = |why: String| Problem::invalid(format!("the body is not as it should be: {why}"));
+    let bad = |why: String| {
+        Problem::invalid(format!("the body is not as it should be: {why}"))
+            .hint("`GET /api/v1/openapi.json` has the fields of every body; a decision names what was seen")
+    };
     let text = std::str::from_utf8(body).map_err(|_| bad("it is not text in UTF-8".to_owned()))?;
     // Repeated keys, which readers resolve differently, are refused.
     let value = json::parse_strict(text).map_err(|e| bad(e.to_string()))?;

@@ -42,6 +42,10 @@ pub struct ApprovalBrief {
     /// Of the exact call. A decision names it.
     pub digest: String,
     pub decided: Option<DecidedBy>,
+    /// Whether a yes, or another one, may still be said.
+    pub may_approve: bool,
+    /// Whether a no may still be said; where it is approved, that takes the yes back.
+    pub may_reject: bool,
     /// Whether it may be approved for a session.
     pub may_session: bool,
     /// Whether a rule may be written for it.
@@ -94,6 +98,10 @@ pub struct Decide {
     pub reason: Option<String>,
     /// The digest of the call that was looked at.
     pub digest: String,
+    /// When it had been decided (`decided.at`) as it was looked at; left out if nobody had. Only with it a no becomes a
+    /// yes, and a yes that is not used up is taken back.
+    #[serde(default)]
+    pub seen: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -59,8 +59,10 @@ pub enum Event {
     },
     /// Something of this server is not as before.
     Server(ServerBrief),
+    /// Something of this script is not as before: its bytes, or what was decided.
     Script {
         name: String,
+        /// `pending`, `approved`, `rejected` or `changed`; `gone` if there is no such script any more.
         state: String,
     },
     /// The reader was too slow; so many events are not told.

@@ -25,7 +25,7 @@ pub struct ClientShown {
     pub created: Option<Timestamp>,
     pub expires: Option<Timestamp>,
     pub expired: bool,
-    /// When it last called, if that is among the last calls of all.
+    /// When it last called; nothing if it did not, as far as the last 100,000 records of the log go.
     pub last_call: Option<Timestamp>,
 }
 

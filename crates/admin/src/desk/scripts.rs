@@ -109,9 +109,8 @@ pub struct ApproveScript {
     /// Like `30d`; for good, if left out.
     #[serde(default)]
     pub expires: Option<String>,
-    /// As the script had it; without it, whoever decides last wins.
-    #[serde(default)]
-    pub seen: Option<usize>,
+    /// As the script had it.
+    pub seen: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -121,9 +120,8 @@ pub struct RejectScript {
     /// At most 500 characters.
     #[serde(default)]
     pub reason: Option<String>,
-    /// As the script had it; without it, whoever decides last wins.
-    #[serde(default)]
-    pub seen: Option<usize>,
+    /// As the script had it.
+    pub seen: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -139,6 +137,11 @@ pub struct SaveScript {
 #[serde(deny_unknown_fields)]
 pub struct RestoreScript {
     pub sha256: String,
+    /// Of the bytes that were looked at, which it takes the place of; nothing if there were none.
+    #[serde(default)]
+    pub was: Option<String>,
+    /// As the script had it.
+    pub seen: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

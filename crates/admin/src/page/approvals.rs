@@ -1,9 +1,10 @@
 //! What waits for a decision, and the decision.
 
+use super::form::Form;
 use super::frame::{Frame, Place, Slip};
 use super::visit::{Order, Visit, shown, status_of};
 use super::words as w;
-use crate::desk::{ApprovalBrief, ApprovalWhole, Decide, Verdict, WantedApprovals};
+use crate::desk::{ApprovalBrief, ApprovalWhole, Decide, TextChange, Verdict, WantedApprovals};
 use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
@@ -38,10 +39,8 @@ pub(crate) async fn one(visit: Visit, Path(id): Path<String>) -> Response {
 pub(crate) async fn decide(Path(id): Path<String>, order: Order) -> Response {
     let Order { visit, form } = order;
     let from_list = form.get("back") == "list";
-    let decided = match verdict(form.get("decision")) {
+    let decided = match decision(&form) {
         Ok(decision) => {
-            let decision =
-                Decide { decision, reason: form.some("reason"), digest: form.get("digest").to_owned() };
             let actor = visit.actor();
             let asked = visit.counter().ask(|desk| desk.decide(id.clone(), decision, actor)).await;
             asked.map_err(|problem| problem.into_inner())
@@ -81,10 +80,25 @@ async fn show_one(visit: &Visit, id: String, slip: Option<Slip>) -> Response {
     match visit.counter().ask(|desk| desk.approval(id)).await {
         Ok(whole) => {
             let frame = visit.frame(Place::Approvals, slip).await;
-            shown(status, &One { frame, whole: whole.into_inner() })
+            let mut whole = whole.into_inner();
+            if let Some(last) = &mut whole.last_time {
+                let TextChange { before, after, .. } = &mut last.arguments;
+                [before, after].into_iter().flatten().for_each(|text| *text = w::revealed(&*text));
+            }
+            shown(status, &One { frame, whole })
         }
         Err(problem) => visit.trouble(Place::Approvals, problem.into_inner()).await,
     }
+}
+
+/// Returns what a form decides, about what was on the page.
+fn decision(form: &Form) -> Result<Decide, Problem> {
+    Ok(Decide {
+        decision: verdict(form.get("decision"))?,
+        reason: form.some("reason"),
+        digest: form.get("digest").to_owned(),
+        seen: form.parsed("seen", "a time")?,
+    })
 }
 
 fn verdict(word: &str) -> Result<Verdict, Problem> {

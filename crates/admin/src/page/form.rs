@@ -70,12 +70,19 @@ impl Form {
 
     /// Returns a number, if there is one.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
+        self.parsed(name, "a number")
+    }
+
+    /// Returns what stands in a field, if anything does, and it is `expected`.
+    pub(crate) fn parsed<T: std::str::FromStr>(
+        &self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, Problem> {
         let Some(text) = self.some(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            Problem::invalid(format!(
-                "`{name}` is `{}`, expected a number",
-                portcullis_core::json::printable(&text)
-            ))
+            let text = portcullis_core::json::printable(&text);
+            Problem::invalid(format!("`{name}` is `{text}`, expected {expected}"))
         })
     }
 

@@ -94,6 +94,7 @@ impl Live {
         let mut calls: BTreeMap<u64, Row> = BTreeMap::new();
         let mut missed = 0;
         let mut waiting = None;
+        let mut scripts = false;
         let mut event = first;
         loop {
             match &*event {
@@ -106,7 +107,8 @@ impl Live {
                 }
                 Event::Approvals { waiting: now } => waiting = Some(*now),
                 Event::Missed { count } => missed += count,
-                Event::Server(_) | Event::Script { .. } => {}
+                Event::Script { .. } => scripts = true,
+                Event::Server(_) => {}
             }
             match timeout_at(until, self.events.next()).await {
                 Ok(Some(next)) => event = next,
@@ -120,6 +122,9 @@ impl Live {
         if let Some(waiting) = waiting {
             tell(message, "waiting", &waiting);
         }
+        if scripts {
+            self.tell_waiting(message).await;
+        }
         if missed > 0 {
             tell(message, "missed", &missed);
         }
@@ -129,6 +134,9 @@ impl Live {
     async fn tell_waiting(&mut self, message: &mut String) {
         if let Ok(overview) = self.visit.counter().ask(|desk| desk.overview()).await {
             tell(message, "waiting", &overview.approvals_waiting);
+            if let Some(scripts) = overview.scripts_waiting {
+                tell(message, "scripts", &scripts);
+            }
         }
     }
 }

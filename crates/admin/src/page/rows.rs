@@ -1,7 +1,7 @@
 //! Calls and the last hour as they are shown: made once, for the page and for its live stream.
 
 use super::plot::{Plot, top_of};
-use super::visible::visible;
+use super::visible::{revealed, visible};
 use super::words::{hour, short, tone_of_outcome, took};
 use crate::desk::{CallLine, Minute, Overview};
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ impl Row {
             time: hour(line.at),
             client: visible(&line.client),
             what: visible(&what),
-            arguments: visible(&short(&line.arguments)),
+            arguments: visible(&short(revealed(&line.arguments))),
             outcome,
             tone,
             took,

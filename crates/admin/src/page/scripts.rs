@@ -84,7 +84,13 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
     let (own, by) = (name.to_owned(), visit.actor());
     let counter = visit.counter();
     let sha256 = form.get("sha256").to_owned();
-    let seen = form.get("seen").parse().ok();
+    // Every form that decides has it; one that was made up is told so.
+    let seen = || {
+        let seen = form.get("seen").parse();
+        seen.map_err(|_| {
+            Problem::invalid("the form does not say what was seen").hint("look again, then decide")
+        })
+    };
     let (said, asked) = match form.get("do") {
         "approve" => {
             let grant = Capabilities {
@@ -92,14 +98,14 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
                 hosts: form.all("hosts"),
                 tools: form.all("tools"),
             };
-            let approval = ApproveScript { sha256, grant, expires: form.some("expires"), seen };
+            let approval = ApproveScript { sha256, grant, expires: form.some("expires"), seen: seen()? };
             (
                 "is approved: exactly these bytes, and nothing else",
                 counter.ask_scripts(|desk| desk.approve(own, approval, by)).await,
             )
         }
         "reject" => {
-            let rejection = RejectScript { sha256, reason: form.some("reason"), seen };
+            let rejection = RejectScript { sha256, reason: form.some("reason"), seen: seen()? };
             ("is rejected", counter.ask_scripts(|desk| desk.reject(own, rejection, by)).await)
         }
         "save" => {
@@ -107,7 +113,7 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<String, Probl
             ("is saved and waits for approval", counter.ask_scripts(|desk| desk.save(own, text, by)).await)
         }
         "restore" => {
-            let version = RestoreScript { sha256 };
+            let version = RestoreScript { sha256, was: form.some("was"), seen: seen()? };
             (
                 "is as it was then, and may run",
                 counter.ask_scripts(|desk| desk.restore(own, version, by)).await,

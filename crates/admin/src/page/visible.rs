@@ -59,6 +59,58 @@ pub(crate) fn marked(text: impl AsRef<str>) -> Safe<String> {
     Safe(shown)
 }
 
+/// Returns arguments with the characters that are hidden in them, where these stand as escapes: nobody reads numbers, and
+/// here they are marked. They are JSON, in which a backslash that is meant is written twice.
+pub(crate) fn revealed(json: impl AsRef<str>) -> String {
+    let mut rest = json.as_ref();
+    let mut shown = String::with_capacity(rest.len());
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        shown.push_str(before);
+        let length = match hidden_escape(escape) {
+            Some((c, length)) => {
+                shown.push(c);
+                length
+            }
+            // With the character after it, so that the second of two does not begin anything.
+            None => {
+                let length = escape.char_indices().nth(2).map_or(escape.len(), |(at, _)| at);
+                shown.push_str(escape.get(..length).unwrap_or_default());
+                length
+            }
+        };
+        rest = escape.get(length..).unwrap_or_default();
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Returns the hidden character that an escape at the beginning stands for, and how long the escape is.
+fn hidden_escape(text: &str) -> Option<(char, usize)> {
+    let unit = |from: usize| {
+        let digits = text.get(from..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let short = [("\\b", '\u{8}'), ("\\f", '\u{c}'), ("\\r", '\r')];
+    if let Some((_, c)) = short.into_iter().find(|(escape, _)| text.starts_with(escape)) {
+        // At the end of a line it is the custom of some systems.
+        return (!text.starts_with("\\r\\n")).then_some((c, 2));
+    }
+    let (c, length) = match text.strip_prefix("\\u{").and_then(|rest| rest.split_once('}')) {
+        Some((digits, _)) => {
+            (u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?, digits.len() + 4)
+        }
+        None => {
+            let first = unit(0)?;
+            let units = [first, unit(6).filter(|_| (0xd800..0xdc00).contains(&first)).unwrap_or_default()];
+            let c = char::decode_utf16(units).next()?.ok()?;
+            (c, c.len_utf16() * 6)
+        }
+    };
+    let is_hidden = (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c);
+    is_hidden.then_some((c, length))
+}
+
 /// Returns a sentence of the hub as markup, with what stands between backticks as code. What it quotes may be a
 /// stranger's.
 pub(crate) fn said(text: impl AsRef<str>) -> Safe<String> {
@@ -295,6 +347,26 @@ mod tests {
     #[test]
     fn a_field_gives_back_what_it_was_given() {
         assert_eq!(exact("a\u{202e}\"<").0, "a\u{202e}&#34;&#60;");
+    }
+
+    #[test]
+    fn what_is_hidden_behind_escapes_is_marked_too() {
+        for (json, expected) in [
+            (r#"{"a":"x\u202ey"}"#, "{\"a\":\"x\u{202e}y\"}"),
+            (r#"{"a":"x\u{202e}y\u0007"}"#, "{\"a\":\"x\u{202e}y\u{7}\"}"),
+            (r#""\udb40\udc72\udb40\udc65""#, "\"\u{e0072}\u{e0065}\""),
+            // What is meant as it stands stays, and so does what is seen, and what is no character.
+            (
+                r#""a\\u202e \u0041 \n \" \ud83d\ude00 \udb40 \u20""#,
+                r#""a\\u202e \u0041 \n \" \ud83d\ude00 \udb40 \u20""#,
+            ),
+            (r"\u{110000} \u{} \", r"\u{110000} \u{} \"),
+            (r#""evil\b\bgood\r over\r\n""#, "\"evil\u{8}\u{8}good\r over\\r\\n\""),
+            ("\\ä\\u{202", "\\ä\\u{202"),
+        ] {
+            assert_eq!(revealed(json), expected, "{json}");
+        }
+        assert!(marked(revealed(r#""\udb40\udc72\udb40\udc65""#)).0.contains("⟦tags: re⟧"));
     }
 
     /// The corpus of strings that look like something else, where it is.

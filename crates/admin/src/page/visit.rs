@@ -42,6 +42,11 @@ impl FromRequestParts<Arc<Pages>> for Visit {
     async fn from_request_parts(parts: &mut Parts, pages: &Arc<Pages>) -> Result<Visit, Response> {
         let path = parts.uri.path_and_query().map_or_else(|| "/admin".to_owned(), ToString::to_string);
         let Some(session) = pages.sign_in.session(&parts.headers) else {
+            // A script that follows a stream is not led to a form.
+            if wants_events(&parts.headers) {
+                let problem = Problem::new(Code::SignInNeeded, "nobody is signed in, or not any more");
+                return Err(plain(&problem));
+            }
             let next = super::words::url(&path);
             return Err(go_to(&format!("/admin/sign-in?next={next}")));
         };
@@ -187,6 +192,10 @@ pub(crate) fn own_path(path: &str) -> &str {
     let is_ours = path == "/admin" || path.starts_with("/admin/") || path.starts_with("/admin?");
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') && path.len() <= 2000;
     if is_ours && is_plain && !path.contains("//") && !path.contains("..") { path } else { "/admin" }
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.get(header::ACCEPT).is_some_and(|accept| accept.as_bytes() == b"text/event-stream")
 }
 
 fn theme_of(headers: &HeaderMap) -> Theme {

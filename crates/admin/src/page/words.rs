@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::LazyLock;
 
 pub(crate) use super::assets::asset;
-pub(crate) use super::visible::{exact, marked, said};
+pub(crate) use super::visible::{exact, marked, revealed, said};
 
 pub(crate) const EFFECTS: &[&str] = &["read", "create", "write", "destroy"];
 pub(crate) const DECISIONS: &[&str] = &["ask", "allow", "deny"];

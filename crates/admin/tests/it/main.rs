@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
+#[path = "../../examples/demo/approvals.rs"]
+mod approvals;
+#[path = "../../examples/demo/calls.rs"]
+mod calls;
 #[path = "../../examples/demo/data.rs"]
 mod data;
 #[expect(dead_code, reason = "here nothing happens by itself")]
@@ -9,6 +13,10 @@ mod data;
 mod desk;
 #[path = "../../examples/demo/scripts.rs"]
 mod scripts;
+#[path = "../../examples/demo/servers.rs"]
+mod servers;
+#[path = "../../examples/demo/tools.rs"]
+mod tools;
 
 mod forms;
 mod support;

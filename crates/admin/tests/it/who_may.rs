@@ -47,6 +47,10 @@ async fn let_through(router: &Router, paths: &[String]) -> Vec<String> {
 async fn no_page_is_for_strangers() {
     let hub = Hub::new();
     assert_eq!(let_through(&hub.router, &paths()).await, Vec::<String>::new());
+    // A script that follows the stream is refused, and not led to a page.
+    let request = Request::builder().uri("/admin/live").header(header::ACCEPT, "text/event-stream");
+    let answer = answer_of(&hub.router, request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     // The weak variant: a page that forgot to ask.
     let weak = Router::new().route("/admin/forgotten", get(async || "everything"));
     assert_eq!(let_through(&weak, &["/admin/forgotten".to_owned()]).await, ["GET /admin/forgotten: 200 OK"]);

@@ -1,7 +1,7 @@
 //! What a person is asked about: which call it is, exactly, and how it is shown.
 
 use crate::redact::Redactor;
-use portcullis_core::json::visible;
+use portcullis_core::json::{visible, visible_json};
 use portcullis_core::{Call, Reach, Target, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, Asked};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -150,7 +150,8 @@ fn write_text(into: &mut String, left_out: &mut usize, text: &str, redactor: &Re
     let chars = text.chars().count();
     let quoted = |part: &str| {
         let json = serde_json::Value::from(part).to_string();
-        visible(&json[1..json.len() - 1])
+        // As JSON writes it, so that whoever shows it can still take it apart.
+        visible_json(&json[1..json.len() - 1]).into_owned()
     };
     into.push('"');
     if chars <= TEXT_BEGIN_CHARS + TEXT_END_CHARS {
@@ -233,8 +234,8 @@ mod tests {
         let redactor = Redactor::new(&[("KEY".to_owned(), secret)]).unwrap();
         let shown_of = |arguments: &str| shown(&call(&format!("stub_send {arguments}")), &redactor).unwrap();
         for (arguments, expected) in [
-            ("{\"to\":\"a\u{202e}b\u{200b}\"}", "{\"to\":\"a\\u{202e}b\\u{200b}\"}"),
-            (r#"{"to":"a\u202eb"}"#, "{\"to\":\"a\\u{202e}b\"}"),
+            ("{\"to\":\"a\u{202e}b\u{200b}\"}", "{\"to\":\"a\\u202eb\\u200b\"}"),
+            (r#"{"to":"a\u202eb"}"#, "{\"to\":\"a\\u202eb\"}"),
             (r#"{"to":"hunter2hunter2"}"#, r#"{"to":"[REDACTED:KEY]"}"#),
             (r#"{"hunter2\u0068unter2":1}"#, r#"{"[REDACTED:KEY]":1}"#),
             // Numbers as whoever runs the call reads them, and no room for padding.

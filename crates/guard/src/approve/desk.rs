@@ -1,6 +1,7 @@
 //! Where questions are put and answered: for the layer, and for every place where a person may be.
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use portcullis_core::{Clock, ErrorKind, ToolError};
 use portcullis_store::approvals::{
     Approval, ApprovalError, Approvals, Asked, Lifetimes, Stage, Standing, Verdict,
@@ -75,11 +76,17 @@ impl ApprovalDesk {
         decided
     }
 
-    /// Takes an answer to a question that nobody has answered yet, and wakes who waits for it.
-    pub async fn answer(&self, id: &str, verdict: Verdict, by: &str) -> Result<Approval, ApprovalError> {
+    /// Takes an answer to a question as it was looked at ([`Approvals::answer`]), and wakes who waits for it.
+    pub async fn answer(
+        &self,
+        id: &str,
+        verdict: Verdict,
+        by: &str,
+        seen: Option<Timestamp>,
+    ) -> Result<Approval, ApprovalError> {
         let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
         let lifetimes = self.times().lifetimes;
-        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, lifetimes)).await;
+        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, seen, lifetimes)).await;
         self.look_again();
         answered
     }

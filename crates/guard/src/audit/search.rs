@@ -10,6 +10,7 @@ use memchr::memmem::{self, Finder};
 use memchr::{memchr, memrchr};
 use portcullis_core::Pattern;
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -17,6 +18,9 @@ use std::os::unix::fs::FileExt;
 
 /// How much is read at once.
 const PIECE_BYTES: usize = 1024 * 1024;
+
+/// How many records are looked through for the last calls of clients. A fraction of a second.
+pub const LAST_CALLS_RECORDS_MAX: u64 = 100_000;
 
 /// Which records are wanted. What is `None` takes all.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +63,28 @@ pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io:
             return ControlFlow::Break(());
         }
         found.lines.push(line.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Finds when each of these clients last called, as far as the newest records tell. Stops when all are found.
+pub fn last_calls(
+    settings: &AuditSettings,
+    mut clients: BTreeSet<String>,
+) -> io::Result<HashMap<String, Timestamp>> {
+    let (mut found, mut searched) = (HashMap::new(), 0);
+    newest_first(settings, &mut |line| {
+        if clients.is_empty() || searched == LAST_CALLS_RECORDS_MAX {
+            return ControlFlow::Break(());
+        }
+        searched += 1;
+        let client = field(line, "\"client\":\"").filter(|client| clients.contains(&**client));
+        let time = client.as_ref().and_then(|_| field(line, "\"time\":\"")?.parse().ok());
+        if let (Some(client), Some(time)) = (client, time) {
+            clients.remove(&*client);
+            found.insert(client.into_owned(), time);
+        }
         ControlFlow::Continue(())
     })?;
     Ok(found)
@@ -335,6 +361,21 @@ mod tests {
         assert_eq!(count(AuditQuery { target: globs("odd \"name\"*"), ..AuditQuery::default() }), 1);
         assert_eq!(count(AuditQuery { client: globs("b"), ..AuditQuery::default() }), 0);
         assert_eq!(count(AuditQuery { text: Some("\"b\"".to_owned()), ..AuditQuery::default() }), 1);
+    }
+
+    #[test]
+    fn the_last_calls_of_clients_are_found_from_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 6_000);
+        let found = last_calls(&settings, ["laptop", "ci", "nobody"].map(str::to_owned).into()).unwrap();
+        let of = |name: &str| found.get(name).map(|time| time.as_second() - 1_800_000_000);
+        // Call 3,000 is a laptop's and the last of all; the last of `ci` is two before it.
+        assert_eq!((of("laptop"), of("ci"), of("nobody"), found.len()), (Some(3_000), Some(2_998), None, 2));
+        // Not the oldest, which is what a search from the beginning would find first.
+        let all =
+            search(&settings, &AuditQuery { client: globs("ci"), ..AuditQuery::default() }, 9_000).unwrap();
+        let oldest = field(all.lines.last().unwrap(), "\"time\":\"").unwrap().parse::<Timestamp>().unwrap();
+        assert!(oldest < found["ci"]);
     }
 
     /// The longest searches there are: all of it is looked at. The time is printed; `--release` shows the figure.

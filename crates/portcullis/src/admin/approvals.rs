@@ -74,7 +74,7 @@ impl HubDesk {
         decision: Decide,
         actor: Actor,
     ) -> Result<Decided, Problem> {
-        let Decide { decision, reason, digest } = decision;
+        let Decide { decision, reason, digest, seen } = decision;
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
             return Err(Problem::invalid(format!("a reason may have at most {REASON_CHARS_MAX} characters")));
@@ -90,7 +90,12 @@ impl HubDesk {
                 .hint("look at it again, then decide"));
         }
         let now = desk.approvals().now();
-        if approval.stage(now) != Stage::Pending {
+        let verdict = match decision {
+            Verdict::Once | Verdict::Always => approvals::Verdict::Approve(Span::Once),
+            Verdict::Session => approvals::Verdict::Approve(Span::Session),
+            Verdict::Reject => approvals::Verdict::Reject { reason },
+        };
+        if !approval.takes(&verdict, seen, now) {
             return Err(over(&approval, now));
         }
         if decision != Verdict::Reject && !self.is_as_asked(&approval) {
@@ -110,13 +115,8 @@ impl HubDesk {
             })
             .await?;
         }
-        let verdict = match decision {
-            Verdict::Once | Verdict::Always => approvals::Verdict::Approve(Span::Once),
-            Verdict::Session => approvals::Verdict::Approve(Span::Session),
-            Verdict::Reject => approvals::Verdict::Reject { reason },
-        };
-        // Only a question that nobody has answered: of two who decide at once, the second learns of the first.
-        let approval = match desk.answer(&approval.id, verdict, &by(&actor)).await {
+        // Only as it was looked at: of two who decide at once, the second learns of the first.
+        let approval = match desk.answer(&approval.id, verdict, &by(&actor), seen).await {
             Ok(approval) => approval,
             Err(ApprovalError::Decided { .. } | ApprovalError::Expired(_)) => {
                 let decided = desk.approvals().get(&approval.id).map_err(problem)?;
@@ -158,8 +158,11 @@ fn hex(bytes: &[u8]) -> String {
 fn over(approval: &Approval, now: Timestamp) -> Problem {
     let (id, state) = (&approval.id, approval.stage(now));
     match (&approval.decided, state) {
+        (None, Stage::Pending) => Problem::changed(format!("nobody has decided about `{id}`"))
+            .hint("leave `seen` out, which names a decision"),
         (_, Stage::Expired) | (None, _) => problem(ApprovalError::Expired(id.clone())),
-        (Some(decided), _) => Problem::conflict(format!("`{id}` is {state} already, by {}", decided.by)),
+        (Some(decided), _) => Problem::conflict(format!("`{id}` is {state} already, by {}", decided.by))
+            .hint("look at it again; what is not used up can be decided anew, by naming that decision as `seen`"),
     }
 }
 
@@ -188,7 +191,11 @@ pub(super) fn brief(approval: &Approval, now: Timestamp) -> ApprovalBrief {
     let call = approval.call.clone();
     let destroys = call.effect == Effect::Destroy.as_str();
     let may_always = !destroys && call.kind != "completion";
+    let seen = approval.decided.as_ref().map(|decided| decided.at);
+    let may = |verdict| approval.takes(&verdict, seen, now);
     ApprovalBrief {
+        may_approve: may(approvals::Verdict::Approve(Span::Once)),
+        may_reject: may(approvals::Verdict::Reject { reason: None }),
         id: approval.id.clone(),
         state: approval.stage(now).to_string(),
         client: call.client,

@@ -1,6 +1,6 @@
 //! Who may call.
 
-use super::{HubDesk, blocking, done, now};
+use super::{HubDesk, blocking, done};
 use crate::install::{ClientApp, Endpoint, Transport};
 use jiff::Timestamp;
 use portcullis_admin::desk::{
@@ -8,8 +8,12 @@ use portcullis_admin::desk::{
 };
 use portcullis_admin::{Code, Problem};
 use portcullis_core::{Effect, EffectSet, Secret, SystemClock, ToolView};
+use portcullis_guard::audit;
 use portcullis_store::clients::{ClientInfo, IdentityError, NewClient, parse_duration};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+
+/// When clients last called, by name.
+pub(super) type LastCalls = HashMap<String, Timestamp>;
 
 /// How many globs one client may have.
 const ALLOW_MAX: usize = 200;
@@ -18,8 +22,9 @@ impl HubDesk {
     pub(super) async fn list_clients(&self) -> Result<Clients, Problem> {
         let identity = self.composed.identity.clone();
         let all = blocking(move || identity.list().map_err(problem)).await?;
-        let calls = self.last_calls();
         let config = self.config();
+        let called = all.iter().map(|info| info.name.clone()).chain([config.stdio.client.clone()]);
+        let calls = self.last_calls(called.collect()).await;
         let stdio = &config.stdio;
         let local = ClientShown {
             name: stdio.client.clone(),
@@ -94,7 +99,8 @@ impl HubDesk {
         let info =
             blocking(move || identity.change_scope(&name, allow, effects, tools).map_err(problem)).await?;
         tracing::info!(target: "admin", admin = actor.name, client = info.name, "What a client may do was changed.");
-        Ok(shown(info, &self.last_calls()))
+        let calls = self.last_calls([info.name.clone()].into()).await;
+        Ok(shown(info, &calls))
     }
 
     pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<Done, Problem> {
@@ -104,14 +110,23 @@ impl HubDesk {
         Ok(done(format!("Client `{}` has no access any more.", info.name)))
     }
 
-    fn last_calls(&self) -> HashMap<String, Timestamp> {
-        // Newest first, so the first of each client counts.
-        let mut last = HashMap::new();
-        for call in self.composed.handles.live.recent() {
-            let at = Timestamp::try_from(call.at).unwrap_or_else(|_| now());
-            last.entry(call.client().to_owned()).or_insert(at);
-        }
-        last
+    /// Returns when these clients last called: since the hub started, or else as the end of the audit log tells.
+    async fn last_calls(&self, names: BTreeSet<String>) -> LastCalls {
+        let (settings, wanted) = (self.audit_settings(), names.clone());
+        // Once: what comes after the start is known without it.
+        let before = self.last_calls.get_or_init(|| async {
+            let found = blocking(move || {
+                audit::last_calls(&settings, wanted).map_err(|error| Problem::unavailable(error.to_string()))
+            });
+            found.await.unwrap_or_default()
+        });
+        let before = before.await;
+        let live = &self.composed.handles.live;
+        let last = |name: &String| {
+            let since = live.last_call(name).and_then(|at| Timestamp::try_from(at).ok());
+            since.or_else(|| before.get(name).copied())
+        };
+        names.into_iter().filter_map(|name| last(&name).map(|at| (name, at))).collect()
     }
 }
 
@@ -142,10 +157,11 @@ fn bounded(allow: Vec<String>) -> Result<Vec<String>, Problem> {
     Ok(allow)
 }
 
-fn shown(info: ClientInfo, calls: &HashMap<String, Timestamp>) -> ClientShown {
+fn shown(info: ClientInfo, calls: &LastCalls) -> ClientShown {
     ClientShown {
         expired: info.is_expired(&SystemClock),
-        last_call: calls.get(&info.name).copied(),
+        // Somebody of that name may have called before this one was made.
+        last_call: calls.get(&info.name).copied().filter(|at| *at >= info.created),
         token_hint: Some(info.token_hint),
         allow: info.allow,
         effects: names(info.effects),

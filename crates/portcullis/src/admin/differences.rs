@@ -1,6 +1,7 @@
 //! What is different between two texts.
 
 use portcullis_admin::desk::{DiffKind, DiffLine, TextChange};
+use portcullis_core::json::visible_json;
 use similar::{ChangeTag, TextDiff};
 
 /// How many lines are told. More than anyone reads; a stranger may have written more.
@@ -22,10 +23,12 @@ pub(super) fn change(before: Option<String>, after: Option<String>) -> TextChang
     TextChange { before, after, lines }
 }
 
-/// Returns JSON over several lines; another text as it is.
+/// Returns JSON over several lines, with nothing hidden in it; another text as it is.
 pub(super) fn pretty(text: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(text) {
-        Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => format!("{value:#}"),
+        Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => {
+            visible_json(&format!("{value:#}")).into_owned()
+        }
         _ => text.to_owned(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::overview::micros;
 use super::servers;
+use super::stands::{self, Standing};
 use crate::compose::Composed;
 use futures::stream;
 use jiff::Timestamp;
@@ -42,14 +43,17 @@ struct Watching {
     calls: Receiver<LiveEvent>,
     approvals: watch::Receiver<()>,
     servers: watch::Receiver<()>,
+    /// Nothing where there are no scripts.
+    scripts: Option<watch::Receiver<Standing>>,
     /// What was told last.
     waiting: Vec<String>,
     stood: Vec<ServerBrief>,
+    scripts_stood: Standing,
     /// What is to be told before anything else.
     next: VecDeque<Event>,
 }
 
-pub(super) fn listen(composed: &Arc<Composed>) -> Listener {
+pub(super) fn listen(composed: &Arc<Composed>, mut scripts: Option<watch::Receiver<Standing>>) -> Listener {
     let watching = Watching {
         composed: composed.clone(),
         calls: composed.handles.live.listen(),
@@ -57,6 +61,8 @@ pub(super) fn listen(composed: &Arc<Composed>) -> Listener {
         servers: composed.servers.stands.subscribe(),
         waiting: Vec::new(),
         stood: servers::briefs(composed),
+        scripts_stood: scripts.as_mut().and_then(|scripts| scripts.borrow_and_update().clone()),
+        scripts,
         next: VecDeque::new(),
     };
     Listener::new(stream::unfold(watching, |mut watching| async move {
@@ -95,9 +101,21 @@ impl Watching {
                     self.next.extend(other.map(Event::Server));
                     self.stood = stand;
                 }
+                stand = next_standing(&mut self.scripts) => {
+                    let stand = stand?;
+                    self.next.extend(stands::told(&self.scripts_stood, &stand));
+                    self.scripts_stood = stand;
+                }
             }
         }
     }
+}
+
+/// Returns how scripts stand when that is not as before.
+async fn next_standing(scripts: &mut Option<watch::Receiver<Standing>>) -> Option<Standing> {
+    let Some(scripts) = scripts else { return std::future::pending().await };
+    scripts.changed().await.ok()?;
+    Some(scripts.borrow_and_update().clone())
 }
 
 async fn pending(desk: ApprovalDesk) -> Vec<String> {

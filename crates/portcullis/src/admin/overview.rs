@@ -11,6 +11,10 @@ impl HubDesk {
     pub(super) async fn glance(&self) -> Result<Overview, Problem> {
         let composed = self.composed.clone();
         let started = self.started;
+        let scripts_waiting = match &self.scripts {
+            Some(scripts) => Some(scripts.stands.waiting().await),
+            None => None,
+        };
         blocking(move || {
             let parts: Vec<PartHealth> = composed
                 .hub
@@ -40,7 +44,7 @@ impl HubDesk {
                 ready: parts.iter().all(|part| part.works),
                 parts,
                 approvals_waiting: waiting.map_or(0, |waiting| waiting.len()),
-                scripts_waiting: None,
+                scripts_waiting,
                 servers: servers::briefs(&composed),
                 sessions: sessions.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
                 calls_open: live.open(),

@@ -1,6 +1,7 @@
 //! Scripts: what may run, and what did.
 
 use super::differences::change;
+use super::stands::Stands;
 use super::{blocking, by, done};
 use portcullis_admin::desk::{
     Actor, Answer, ApproveScript, Capabilities, Done, DryRan, DryRun, RejectScript, RestoreScript,
@@ -10,27 +11,47 @@ use portcullis_admin::desk::{
 use portcullis_admin::{Code, Problem};
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
-    self as store, Approve, Decision, Header, Listed, Looked, Reject, Run, ScriptError, ScriptName,
+    self as store, Approve, Decision, Header, Listed, Looked, Reject, Restore, Run, ScriptError, ScriptName,
+    Seen,
 };
 use portcullis_tools::{DeskError, ScriptDesk as Sandbox};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The scripts of this hub, with the functions of the command line.
-pub(super) struct HubScripts(pub(super) Sandbox);
+pub(super) struct HubScripts {
+    desk: Sandbox,
+    pub(super) stands: Arc<Stands>,
+}
 
 impl HubScripts {
+    pub(super) fn new(desk: Sandbox) -> HubScripts {
+        HubScripts { stands: Arc::new(Stands::new(desk.scripts.clone())), desk }
+    }
+
     /// Asks the store about one script, on a thread that may wait.
     async fn ask<T: Send + 'static>(
         &self,
         name: String,
         question: impl FnOnce(&store::Scripts, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
     ) -> Result<T, Problem> {
-        let scripts = self.0.scripts.clone();
+        let scripts = self.desk.scripts.clone();
         blocking(move || {
             let name = name.parse().map_err(|error| problem(ScriptError::Name(error)))?;
             question(&scripts, &name).map_err(problem)
         })
         .await
+    }
+
+    /// As [`HubScripts::ask`], for what changes how a script stands: the page that comes next knows it.
+    async fn order<T: Send + 'static>(
+        &self,
+        name: String,
+        order: impl FnOnce(&store::Scripts, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let done = self.ask(name, order).await;
+        self.stands.look_again().await;
+        done
     }
 
     async fn brief_of(&self, name: String) -> Result<ScriptBrief, Problem> {
@@ -44,7 +65,7 @@ impl HubScripts {
             })
             .await?;
         let text = to_decide(&looked).to_owned();
-        let problem = match self.0.check(looked.listed.name.as_str(), &text).await {
+        let problem = match self.desk.check(looked.listed.name.as_str(), &text).await {
             Ok(_) => None,
             Err(error) => Some(script_problem(&error)),
         };
@@ -82,12 +103,13 @@ impl HubScripts {
         let expires = expires.map_err(|error| Problem::invalid(error.to_string()))?;
         let by = by(&actor);
         let brief = self
-            .ask(name, move |scripts, name| {
+            .order(name, move |scripts, name| {
                 let looked = scripts.look(name)?;
-                let wants = Header::of(to_decide(&looked)).wants;
+                // Held against the version that was looked at: of another one the grants say nothing.
+                let wants = Header::of(looked.version(&approval.sha256)?).wants;
                 let granted = granted(&approval.grant, &wants)?;
                 let sha256 = approval.sha256;
-                scripts.approve(name, Approve { sha256, granted, expires, by, seen: approval.seen })?;
+                scripts.approve(name, Approve { sha256, granted, expires, by, seen: Some(approval.seen) })?;
                 Ok(brief(&scripts.look(name)?.listed))
             })
             .await?;
@@ -104,9 +126,9 @@ impl HubScripts {
         let by = by(&actor);
         let RejectScript { sha256, reason, seen } = rejection;
         let brief = self
-            .ask(name, move |scripts, name| {
+            .order(name, move |scripts, name| {
                 let before = scripts.look(name)?.listed;
-                scripts.reject(name, Reject { sha256, reason, by, seen })?;
+                scripts.reject(name, Reject { sha256, reason, by, seen: Some(seen) })?;
                 match scripts.look(name) {
                     Ok(looked) => Ok(brief(&looked.listed)),
                     // What was only proposed is gone.
@@ -123,7 +145,7 @@ impl HubScripts {
 
     async fn write(&self, name: String, text: SaveScript, actor: Actor) -> Result<ScriptBrief, Problem> {
         let brief = self
-            .ask(name, move |scripts, name| {
+            .order(name, move |scripts, name| {
                 scripts.write(name, &text.text, text.was.as_deref())?;
                 Ok(brief(&scripts.look(name)?.listed))
             })
@@ -134,7 +156,7 @@ impl HubScripts {
 
     async fn try_out(&self, run: DryRun) -> Result<DryRan, Problem> {
         let DryRun { text, function, args } = run;
-        match self.0.try_text(&text, function, &args).await {
+        match self.desk.try_text(&text, function, &args).await {
             Ok(ran) => Ok(DryRan {
                 value: ran.value,
                 printed: ran.printed,
@@ -154,7 +176,7 @@ impl HubScripts {
 
 impl ScriptDesk for HubScripts {
     fn list(&self) -> Answer<'_, Scripts> {
-        let scripts = self.0.scripts.clone();
+        let scripts = self.desk.scripts.clone();
         Box::pin(blocking(move || {
             let all = scripts.list().map_err(problem)?;
             Ok(Scripts { scripts: all.iter().map(brief).collect() })
@@ -187,7 +209,9 @@ impl ScriptDesk for HubScripts {
     fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> Answer<'_, ScriptBrief> {
         Box::pin(async move {
             let (by, again) = (by(&actor), name.clone());
-            self.ask(name, move |scripts, name| scripts.restore(name, &version.sha256, &by)).await?;
+            let RestoreScript { sha256, was, seen } = version;
+            let restore = Restore { sha256, by, instead_of: Some(Seen { sha256: was, seen }) };
+            self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
             tracing::info!(target: "admin", admin = actor.name, script = again, "A script was put back.");
             self.brief_of(again).await
         })
@@ -196,7 +220,7 @@ impl ScriptDesk for HubScripts {
     fn remove(&self, name: String, actor: Actor) -> Answer<'_, Done> {
         Box::pin(async move {
             let gone =
-                self.ask(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
+                self.order(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
             tracing::info!(target: "admin", admin = actor.name, script = gone, "A script was removed.");
             Ok(done(format!("Script `{gone}` is gone. What was decided about it is remembered.")))
         })
@@ -212,7 +236,7 @@ fn to_decide(looked: &Looked) -> &str {
     looked.proposed.as_deref().unwrap_or(&looked.source)
 }
 
-fn brief(listed: &Listed) -> ScriptBrief {
+pub(super) fn brief(listed: &Listed) -> ScriptBrief {
     let state = match &listed.proposal {
         Some(_) if listed.exists => store::State::Changed,
         _ => listed.state,

@@ -11,7 +11,7 @@ use crate::{BadUsage, config, logging, print, scripts};
 use anyhow::{Context, Result};
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
-    Approve, Capabilities, Header, Looked, Reject, ScriptError, ScriptName, Scripts,
+    Approve, Capabilities, Header, Looked, Reject, Restore, ScriptError, ScriptName, Scripts,
 };
 use portcullis_tools::{Checked, DeskError, ScriptDesk};
 use serde_json::{Value, json};
@@ -199,7 +199,8 @@ impl Desk {
 
     fn restore(&self, name: &str, hash: &str) -> Result<ExitCode> {
         let name = named(name)?;
-        let decision = self.scripts().restore(&name, hash, &by()).map_err(explained)?;
+        let restore = Restore { sha256: hash.to_owned(), by: by(), instead_of: None };
+        let decision = self.scripts().restore(&name, restore).map_err(explained)?;
         match self.as_json {
             true => print::json(&decision_json(&decision)),
             false => print::line(format!(

@@ -6,6 +6,7 @@ mod doing;
 mod guessing;
 mod live;
 mod routes;
+mod scripts;
 mod sessions;
 mod sinks;
 

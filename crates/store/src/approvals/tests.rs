@@ -225,7 +225,7 @@ fn a_no_holds_for_a_while_and_can_become_a_yes() {
     assert_eq!(fixture.ask(&one), format!("rejected {id}"));
     assert!(fixture.store.decide(&id, no.clone(), "a test", LIVES).is_err());
     // A form that is answered after that changes nothing.
-    assert!(fixture.store.answer(&id, Verdict::Approve(Span::Once), "a form", LIVES).is_err());
+    assert!(fixture.store.answer(&id, Verdict::Approve(Span::Once), "a form", None, LIVES).is_err());
     assert_eq!(fixture.ask(&one), format!("rejected {id}"));
     fixture.approve(&id, Span::Once).unwrap();
     assert_eq!(fixture.ask(&one), format!("approved {id}"));

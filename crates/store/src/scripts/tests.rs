@@ -142,6 +142,25 @@ fn the_second_of_two_people_learns_who_decided() {
     assert_eq!(state(&world.scripts, &name), State::Approved);
 }
 
+/// Also when there were more decisions than are remembered.
+#[test]
+fn the_second_of_two_people_learns_it_however_often_was_decided_before() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    for _ in 0..DECISIONS_MAX + 3 {
+        world.approve(&name).unwrap();
+    }
+    assert_eq!(world.scripts.decisions(&name).unwrap().len(), DECISIONS_MAX);
+    let mine = world.scripts.look(&name).unwrap();
+    assert_eq!(mine.listed.seen, DECISIONS_MAX + 3);
+    world.approve(&name).unwrap();
+    let error = world.scripts.approve(&name, of(&mine)).unwrap_err().to_string();
+    assert!(error.contains("approved by somebody"), "{error}");
+    // The weak variant counts what is remembered, which does not change.
+    let remembered = |scripts: &Scripts| scripts.decisions(&name).unwrap().len();
+    assert_eq!(remembered(&world.scripts), remembered(&world.other()));
+}
+
 #[test]
 fn an_approval_ends_when_it_was_said_to() {
     let world = World::new();
@@ -250,12 +269,33 @@ fn an_old_version_comes_back_with_what_it_had() {
     let first = world.scripts.look(&name).unwrap().listed.sha256;
     world.write("x.star", "# @hosts: two.example.com\n2");
     world.approve(&name).unwrap();
-    world.scripts.restore(&name, &first[..10], "me").unwrap();
+    let back =
+        |sha256: &str, instead_of| Restore { sha256: sha256.to_owned(), by: "me".to_owned(), instead_of };
+    world.scripts.restore(&name, back(&first[..10], None)).unwrap();
     let runnable = world.scripts.runnable(&name).unwrap();
     assert!(runnable.source.ends_with("\n1") && runnable.granted.has_host("one.example.com"));
     assert!(!runnable.granted.has_host("two.example.com"));
-    assert!(matches!(world.scripts.restore(&name, "00000000", "me"), Err(ScriptError::NoVersion { .. })));
+    assert!(matches!(
+        world.scripts.restore(&name, back("00000000", None)),
+        Err(ScriptError::NoVersion { .. })
+    ));
     assert_eq!(world.scripts.decisions(&name).unwrap().len(), 3);
+
+    // Nobody's text is written over, and nobody's decision: what was seen in its place has to be there.
+    let seen = |scripts: &Scripts| {
+        let listed = scripts.look(&name).unwrap().listed;
+        Some(Seen { sha256: Some(listed.sha256), seen: listed.seen })
+    };
+    let before = seen(&world.scripts);
+    world.write("x.star", "somebody's work");
+    let refused = world.scripts.restore(&name, back(&first, before.clone()));
+    assert!(matches!(refused, Err(ScriptError::NotThatVersion { .. })), "{refused:?}");
+    let before = seen(&world.scripts);
+    world.approve(&name).unwrap();
+    let refused = world.scripts.restore(&name, back(&first, before));
+    assert!(matches!(refused, Err(ScriptError::Decided { .. })), "{refused:?}");
+    assert_eq!(world.scripts.runnable(&name).unwrap().source, "somebody's work");
+    world.scripts.restore(&name, back(&first, seen(&world.scripts))).unwrap();
 }
 
 #[test]

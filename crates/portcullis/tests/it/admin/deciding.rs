@@ -88,6 +88,41 @@ async fn of_two_who_decide_at_once_the_second_learns_of_the_first() {
     }
 }
 
+/// What the command line can do: a no becomes a yes, and a yes that is not used up is taken back. Only by who saw it.
+#[tokio::test]
+async fn a_decision_can_be_changed_by_who_has_seen_it() {
+    let home = asking(0);
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let mut client = http(&hub, "2025-06-18").await;
+    client.call("workspace_write", note("one")).await;
+    let shown = waiting(&ann).await;
+    let path = path(&shown);
+    let decide = |decision: &str, seen: &Value| json!({ "decision": decision, "digest": shown["digest"], "seen": seen });
+    let early = ann.send("POST", &path, decide("session", &json!("2026-01-01T00:00:00Z"))).await;
+    assert_eq!((early.status(), problem(&early)), (409, "changed".to_owned()), "{}", early.text());
+    let decided = ann.does("POST", &path, decide("session", &Value::Null)).await;
+    let yes = decided["approval"].clone();
+    assert_eq!((&yes["may_approve"], &yes["may_reject"]), (&json!(false), &json!(true)), "{yes}");
+
+    // Who did not see the yes, or saw another one, does not take it back.
+    for seen in [Value::Null, json!("2026-01-01T00:00:00Z")] {
+        let reply = ann.send("POST", &path, decide("reject", &seen)).await;
+        assert_eq!((reply.status(), problem(&reply)), (409, "conflict".to_owned()), "{seen}");
+    }
+    let no = ann.does("POST", &path, decide("reject", &yes["decided"]["at"])).await["approval"].clone();
+    assert_eq!((&no["state"], &no["may_approve"]), (&json!("rejected"), &json!(true)));
+    let refused = client.call("workspace_write", note("one")).await;
+    assert!(refused["isError"] == true && text(&refused).contains("was not approved"), "{refused}");
+
+    // And the other way round; then it is used up, and nothing can be taken back.
+    let yes = ann.does("POST", &path, decide("once", &no["decided"]["at"])).await["approval"].clone();
+    assert_eq!(client.call("workspace_write", note("one")).await["isError"], false);
+    let late = ann.send("POST", &path, decide("reject", &yes["decided"]["at"])).await;
+    assert_eq!((late.status(), problem(&late)), (409, "conflict".to_owned()), "{}", late.text());
+    assert!(late.text().contains("is used already"), "{}", late.text());
+}
+
 #[tokio::test]
 async fn what_is_not_as_it_was_shown_is_not_approved() {
     let home = asking(0);
@@ -97,6 +132,10 @@ async fn what_is_not_as_it_was_shown_is_not_approved() {
     client.call("workspace_write", note("one")).await;
     let shown = waiting(&ann).await;
     let other = "0".repeat(64);
+    // Without a word of what was seen nothing is decided.
+    let reply = ann.send("POST", &path(&shown), json!({ "decision": "once" })).await;
+    assert_eq!((reply.status(), problem(&reply)), (400, "invalid".to_owned()));
+    assert!(reply.text().contains("missing field `digest`"), "{}", reply.text());
     let reply = ann.send("POST", &path(&shown), json!({ "decision": "once", "digest": other })).await;
     assert_eq!((reply.status(), problem(&reply)), (409, "changed".to_owned()));
     // As if the tool had been something else when it was asked about.
@@ -136,6 +175,16 @@ async fn a_yes_for_good_is_a_rule_and_a_no_has_a_reason() {
     until("the rule is in force", async || {
         let result = client.call("workspace_write", note("three")).await;
         (result["isError"] == false).then_some(())
+    })
+    .await;
+
+    // It is taken back where it is kept: as a rule.
+    let policy = ann.sees("/policy").await;
+    assert_eq!(policy["rules"][0]["decision"], "allow", "{policy}");
+    ann.does("POST", "/policy/rules/remove", json!({ "at": 0, "version": policy["version"] })).await;
+    until("the rule is gone", async || {
+        let result = client.call("workspace_write", note("four")).await;
+        (result["isError"] == true).then_some(())
     })
     .await;
 }

@@ -35,6 +35,46 @@ async fn clients_come_change_and_go() {
 }
 
 #[tokio::test]
+async fn it_is_known_when_a_client_last_called_also_long_ago() {
+    let home = home();
+    let mut hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let quiet = ann.does("POST", "/clients", json!({ "name": "quiet" })).await["token"].clone();
+    ann.does("POST", "/clients", json!({ "name": "silent" })).await;
+    let called = async |admin: &Admin, name: &str| {
+        let clients = admin.sees("/clients").await["clients"].as_array().unwrap().clone();
+        clients.iter().find(|one| one["name"] == name).map(|one| one["last_call"].clone()).unwrap()
+    };
+    let list = request(1, "tools/call", json!({ "name": "workspace_list", "arguments": {} })).to_string();
+    let reply = Request::post("/mcp", list).token(quiet.as_str().unwrap()).send(hub.address).await;
+    assert_eq!(reply.status(), 200, "{}", reply.text());
+    let at = called(&ann, "quiet").await;
+    assert!(at.is_string(), "{at}");
+    // More calls of others than are in memory.
+    let mut client = http(&hub, "2025-06-18").await;
+    for _ in 0..250 {
+        client.call("workspace_list", json!({})).await;
+    }
+    let recent = ann.sees("/calls").await["calls"].as_array().unwrap().clone();
+    assert!(recent.iter().all(|call| call["client"] != "quiet"), "the last calls alone would not tell");
+    assert_eq!(called(&ann, "quiet").await, at);
+    // The record tells what was before the hub started; to the millisecond.
+    hub.process.stop().await;
+    let hub = home.serve().await;
+    let ann = Admin { address: hub.address, ..ann };
+    let again = called(&ann, "quiet").await;
+    assert_eq!(again.as_str().unwrap()[..19], at.as_str().unwrap()[..19]);
+    assert_eq!(called(&ann, "silent").await, Value::Null);
+    // Another one of the same name has not called. When it was made is known to the second.
+    portcullis_testkit::wait::until("it is another one", async || {
+        ann.does("DELETE", "/clients/quiet", json!({})).await;
+        ann.does("POST", "/clients", json!({ "name": "quiet" })).await;
+        called(&ann, "quiet").await.is_null().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn rules_are_tested_added_moved_and_removed() {
     let home = home();
     let hub = home.serve().await;

@@ -6,7 +6,7 @@ use portcullis_testkit::http::{Connection, Events};
 use portcullis_testkit::process::UNHURRIED;
 use serde_json::{Value, json};
 
-async fn watch(admin: &Admin) -> Events {
+pub(super) async fn watch(admin: &Admin) -> Events {
     let mut connection = Connection::open(admin.address).await;
     let request = admin.plain("GET", "/events", None);
     connection.send(&request.bytes(admin.address)).await.unwrap();
