@@ -138,11 +138,24 @@ pub struct Proposal {
 struct Record {
     /// The newest last.
     decisions: Vec<Decision>,
+    /// How many came before those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    forgotten: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proposal: Option<Proposal>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Record {
+    /// Returns how many decisions there have been, those that are forgotten included: it never stands still.
+    fn seen(&self) -> usize {
+        self.forgotten + self.decisions.len()
+    }
+
     /// Returns the decision that counts for a version: the newest about it, unless another was approved after that.
     fn about(&self, sha256: &str) -> Option<&Decision> {
         self.decisions.iter().rev().find(|decision| decision.approved || decision.sha256 == sha256)
@@ -534,7 +547,7 @@ impl Scripts {
             decision: decision.cloned(),
             proposal,
             exists,
-            seen: record.map_or(0, |record| record.decisions.len()),
+            seen: record.map_or(0, Record::seen),
             problem,
             sha256,
         };
@@ -564,7 +577,7 @@ impl Scripts {
             let mut record = records.get(name).cloned().unwrap_or_default();
             let before = record.decisions.last().cloned();
             if let (Some(seen), Some(last)) = (seen, &before)
-                && seen != record.decisions.len()
+                && seen != record.seen()
             {
                 return Err(ScriptError::Decided {
                     name: name.clone(),
@@ -646,6 +659,7 @@ fn remember(record: &mut Record, decision: Decision) {
     record.decisions.push(decision);
     let surplus = record.decisions.len().saturating_sub(DECISIONS_MAX);
     record.decisions.drain(..surplus);
+    record.forgotten += surplus;
 }
 
 /// How much of a hash is enough to name a version.

@@ -140,6 +140,15 @@ fn the_second_of_two_people_learns_who_decided() {
     // Whoever looks again may decide.
     world.approve(&name).unwrap();
     assert_eq!(state(&world.scripts, &name), State::Approved);
+    // Also where so much was decided that the oldest of it is forgotten.
+    for _ in 0..DECISIONS_MAX {
+        world.approve(&name).unwrap();
+    }
+    let mine = world.scripts.look(&name).unwrap();
+    assert_eq!(world.scripts.decisions(&name).unwrap().len(), DECISIONS_MAX);
+    world.approve(&name).unwrap();
+    let error = world.scripts.approve(&name, of(&mine)).unwrap_err().to_string();
+    assert!(error.contains("approved by somebody"), "{error}");
 }
 
 #[test]
