@@ -288,9 +288,11 @@ impl Provider for Family {
 }
 
 fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+    let invalid = |why: &dyn fmt::Display| ToolError::invalid_args(format!("invalid arguments: {why}"));
+    // As they were parsed already: code is long, and each reading of the text would need room for it again.
+    let value = arguments.value().map_err(|why| invalid(&why))?;
     // The layer that validates has seen them; what fails here is a schema that says less than the type.
-    serde_json::from_str(arguments.raw().get())
-        .map_err(|error| ToolError::invalid_args(format!("invalid arguments: {error}")))
+    T::deserialize(value).map_err(|error| invalid(&error))
 }
 
 /// Refuses code that is too long, before there is another copy of it.
