@@ -159,13 +159,14 @@ impl Target {
 /// are refused before a tool sees them.
 #[derive(Debug, Clone)]
 pub struct Arguments {
-    raw: Arc<RawValue>,
+    /// Shared as it is: an `Arc` of the text itself would be another copy of it.
+    raw: Arc<Box<RawValue>>,
     value: Arc<OnceLock<Result<Value, String>>>,
 }
 
 impl Arguments {
     pub fn new(raw: Box<RawValue>) -> Arguments {
-        Arguments { raw: raw.into(), value: Arc::default() }
+        Arguments { raw: Arc::new(raw), value: Arc::default() }
     }
 
     /// Returns the arguments `{}`.

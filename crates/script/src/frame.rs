@@ -14,13 +14,30 @@ fn too_large(bytes: usize, bytes_max: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of {bytes} bytes, at most {bytes_max}"))
 }
 
+/// Counts what is written, and keeps nothing.
+struct Count(usize);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn encode<T: Serialize>(message: &T, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; 4];
-    serde_json::to_writer(&mut frame, message)?;
-    let bytes = frame.len() - 4;
+    // Twice, so that a long one is written once into as much as it needs, and one that is too long is not at all.
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, message)?;
+    let bytes = count.0;
     let length = u32::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
     let length = length.ok_or_else(|| too_large(bytes, bytes_max))?;
-    frame[..4].copy_from_slice(&length.to_le_bytes());
+    let mut frame = Vec::with_capacity(4 + bytes);
+    frame.extend_from_slice(&length.to_le_bytes());
+    serde_json::to_writer(&mut frame, message)?;
     Ok(frame)
 }
 

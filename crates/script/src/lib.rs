@@ -17,3 +17,8 @@ pub use pool::{Done, Failure, Host, Job, NoHost, Pool, PoolSettings, Strictness}
 
 /// The first argument that makes the binary a worker.
 pub const WORD: &str = "__script-worker";
+
+/// All that is in the environment of a worker. The allocator takes what it needs and reserves nothing, because what is
+/// reserved counts as taken.
+pub const ENVIRONMENT: [(&str, &str); 2] =
+    [("MIMALLOC_ARENA_RESERVE", "0"), ("MIMALLOC_USE_NUMA_NODES", "1")];

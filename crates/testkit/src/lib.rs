@@ -1,6 +1,7 @@
 //! What tests need and the shipped program does not.
 
 pub mod abuse;
+pub mod bombs;
 pub mod boxed;
 pub mod changeable;
 pub mod conformance;

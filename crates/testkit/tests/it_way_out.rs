@@ -11,10 +11,11 @@ use portcullis_core::{
 use portcullis_egress::{
     Egress, EgressSettings, Exception, HiddenAddress, NoSecrets, PerHost, PlainHttp, Timeouts,
 };
-use portcullis_testkit::world::{CANARY_PORT, Mistake, Weak, World, authority, corpus, inside};
+use portcullis_testkit::world::{
+    CANARY_PORT, Mistake, Schemes, Score, Weak, World, authority, inside, score,
+};
 use portcullis_tools::{CalendarConfig, CalendarPlace, CalendarSource, ToolsConfig, WebConfig};
 use serde_json::{Value, json};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,68 +110,8 @@ impl Way {
     }
 }
 
-/// What a way out led to.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Score {
-    cases: usize,
-    /// Connections that canaries got.
-    hits: usize,
-    /// Reached although it should have been refused.
-    wrongly_reached: Vec<String>,
-    /// Refused although it should have been reached.
-    wrongly_refused: Vec<String>,
-}
-
-async fn score(world: &World, way: &Way) -> Score {
-    let mut score = Score::default();
-    let mut check = async |name: String, url: &str, expected: Option<bool>| {
-        score.cases += 1;
-        match (expected, way.reaches(url).await) {
-            (Some(false), true) => score.wrongly_reached.push(name),
-            (Some(true), false) => score.wrongly_refused.push(name),
-            _ => {}
-        }
-    };
-    for case in corpus("ssrf_urls.jsonl") {
-        let url = case["url"].as_str().unwrap();
-        let expected = case["expect"].as_str().unwrap().starts_with("deny").then_some(false);
-        check(format!("{url:?}"), url, expected).await;
-    }
-    for case in corpus("ssrf_allow.jsonl") {
-        let url = case["url"].as_str().unwrap();
-        check(format!("{url:?}"), url, Some(true)).await;
-    }
-    for case in corpus("ssrf_dns.jsonl").iter().chain(&rebinding()) {
-        let host = case["host"].as_str().unwrap();
-        let answers = case["answers"].as_array().unwrap().iter().filter_map(|answer| {
-            let addresses = answer.as_array()?.iter();
-            Some(addresses.map(|address| address.as_str().unwrap().parse::<IpAddr>().unwrap()).collect())
-        });
-        world.names.script(host, answers.collect());
-        let expected = match case["expect"].as_str().unwrap() {
-            "allow" => Some(true),
-            "either" => None,
-            _ => Some(false),
-        };
-        check(host.to_owned(), &format!("http://{host}/"), expected).await;
-    }
-    for (number, case) in world.redirects.iter().enumerate() {
-        // What sends nobody on is read; nothing in it is followed.
-        let sends_on = [301, 302, 303, 307, 308].contains(&case["status"].as_u64().unwrap());
-        check(case.to_string(), &format!("http://public.test/redirect/{number}"), Some(!sends_on)).await;
-    }
-    score.hits = world.hits().await.len();
-    score
-}
-
-/// Names whose address changes between a check and its use. Either is right, as long as no canary is reached.
-fn rebinding() -> Vec<Value> {
-    let public = "93.184.216.34";
-    vec![
-        json!({ "host": "rebind.test", "answers": [[public], ["127.0.0.1"]], "expect": "either" }),
-        json!({ "host": "rebind-meta.test", "answers": [[public], ["169.254.169.254"]], "expect": "either" }),
-        json!({ "host": "mixed.test", "answers": [[public, "127.0.0.1"]], "expect": "deny" }),
-    ]
+async fn tried(world: &World, way: &Way) -> Score {
+    score(world, &world.cases(Schemes::AsTheyAre), async |url| way.reaches(url).await).await
 }
 
 fn in_a_world(name: &str, test: impl AsyncFnOnce(World)) {
@@ -190,14 +131,14 @@ fn no_canary_is_reached() {
             ("calendars", Way::calendar(egress)),
         ];
         for (name, way) in &ways {
-            let ours = score(&world, way).await;
+            let ours = tried(&world, way).await;
             eprintln!("figure: {name}: {} cases, {} connections to canaries", ours.cases, ours.hits);
             assert_eq!(ours, Score { cases: ours.cases, ..Score::default() }, "{name}");
         }
         for mistake in
             [Mistake::FewRanges, Mistake::ResolvesAgain, Mistake::LooksAtOneAddress, Mistake::FollowsBlindly]
         {
-            let weak = score(&world, &Way::Weak(Weak { mistake, names: world.names.clone() })).await;
+            let weak = tried(&world, &Way::Weak(Weak { mistake, names: world.names.clone() })).await;
             eprintln!("figure: {mistake:?}: {} connections to canaries", weak.hits);
             assert!(weak.hits > 0, "{mistake:?}: the same test notices");
         }

@@ -272,8 +272,14 @@ impl Provider for Family {
             let output = match name {
                 "script_list" | "script_reload" => self.list().await?.into_output(),
                 "script_run" => self.run(&call, read(&call.arguments)?).await?,
-                "script_exec" => self.exec(&call, read(&call.arguments)?).await?,
-                "script_propose" => self.propose(&call, read(&call.arguments)?).await?.into_output(),
+                "script_exec" => {
+                    check_code(&call.arguments)?;
+                    self.exec(&call, read(&call.arguments)?).await?
+                }
+                "script_propose" => {
+                    check_code(&call.arguments)?;
+                    self.propose(&call, read(&call.arguments)?).await?.into_output()
+                }
                 other => return Err(ToolError::unknown("tool", other)),
             };
             Ok(Output::Tool(output))
@@ -282,9 +288,20 @@ impl Provider for Family {
 }
 
 fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+    let invalid = |why: &dyn fmt::Display| ToolError::invalid_args(format!("invalid arguments: {why}"));
+    // As they were parsed already: code is long, and each reading of the text would need room for it again.
+    let value = arguments.value().map_err(|why| invalid(&why))?;
     // The layer that validates has seen them; what fails here is a schema that says less than the type.
-    serde_json::from_str(arguments.raw().get())
-        .map_err(|error| ToolError::invalid_args(format!("invalid arguments: {error}")))
+    T::deserialize(value).map_err(|error| invalid(&error))
+}
+
+/// Refuses code that is too long, before there is another copy of it.
+fn check_code(arguments: &Arguments) -> Result<(), ToolError> {
+    let code = arguments.value().ok().and_then(|value| value["code"].as_str());
+    match code.map_or(0, str::len) {
+        bytes if bytes > SOURCE_BYTES_MAX => Err(ToolError::too_large("the code", bytes, SOURCE_BYTES_MAX)),
+        _ => Ok(()),
+    }
 }
 
 impl Family {
@@ -333,9 +350,6 @@ impl Family {
     }
 
     async fn exec(&self, call: &Call, args: ExecArgs) -> Result<ToolOutput, ToolError> {
-        if args.code.len() > SOURCE_BYTES_MAX {
-            return Err(ToolError::too_large("the code", args.code.len(), SOURCE_BYTES_MAX));
-        }
         if call.trail.depth >= DEPTH_MAX {
             return Err(ToolError::denied(format!(
                 "scripts call one another more than {DEPTH_MAX} levels deep"
@@ -350,9 +364,6 @@ impl Family {
 
     async fn propose(&self, call: &Call, args: ProposeArgs) -> Result<Said<Proposed>, ToolError> {
         let name: ScriptName = args.name.parse().map_err(|error| told(ScriptError::Name(error)))?;
-        if args.code.len() > SOURCE_BYTES_MAX {
-            return Err(ToolError::too_large("the code", args.code.len(), SOURCE_BYTES_MAX));
-        }
         let mut job = self.job(name.as_str(), args.code.clone(), None, &[], self.config.timeout)?;
         job.check_only = true;
         let checked = self.config.pool.run(job, &portcullis_script::NoHost, &call.ctx.cancel).await;

@@ -9,7 +9,6 @@ use starlark::environment::{Globals, Module};
 use starlark::eval::Evaluator;
 use starlark::syntax::{AstModule, Dialect, DialectTypes};
 use starlark::values::Value;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -40,18 +39,8 @@ pub(crate) fn run(globals: &Globals, work: Work) -> Ended {
     };
     // A panic in the evaluator is this script's trouble; nothing else is in this process.
     let outcome = catch_unwind(AssertUnwindSafe(|| evaluate(globals, &work, &run)));
-    let outcome = outcome.unwrap_or_else(|panic| Err(fault::plain(panicked(&*panic))));
+    let outcome = outcome.unwrap_or_else(|panic| Err(fault::of_panic(&*panic)));
     Ended { outcome, printed: run.printed() }
-}
-
-/// Says what a panic of the evaluator means for the one who wrote the script.
-fn panicked(panic: &(dyn Any + Send)) -> &'static str {
-    let said = panic.downcast_ref::<&str>().copied();
-    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
-    match said.contains("out of memory") {
-        true => "the script needs more memory than it may have",
-        false => "the script asks for more than the language can do",
-    }
 }
 
 fn evaluate(globals: &Globals, work: &Work, run: &Run) -> Result<Box<RawValue>, Fault> {

@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 
 /// How deep the native stack may grow. The parser recurses, and so do values.
 const STACK_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// What the program itself takes besides the data that a script makes: code, stack.
-const OWN_BYTES: u64 = 40 * 1024 * 1024;
-/// Of the address space. Data is what is bound; this is only far above it, since allocators reserve more than they use.
-const ADDRESSES_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-const DATA_BYTES_MIN: u64 = 24 * 1024 * 1024;
+/// What a script has in any case, however large the program itself is. With less, none runs.
+const SCRIPT_BYTES_MIN: u64 = 24 * 1024 * 1024;
+/// What the program itself may have by then. One that is built for debugging has half of it; more has been reserved by an
+/// allocator that was not told to leave that ([`portcullis_script::ENVIRONMENT`]), and then the limit would mean nothing.
+const OWN_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
@@ -31,7 +31,8 @@ pub struct Missing(pub Vec<String>);
 
 /// Enters the sandbox, as far as it is to be had. There is no way out.
 ///
-/// `memory_bytes_max` is what the process may take in all, `cpu_secs_max` the time that it may compute.
+/// `memory_bytes_max` is what the process may take in all, its program and stack included, `cpu_secs_max` the time that it
+/// may compute.
 pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> Missing {
     let mut missing = Vec::new();
     let mut note = |what: &str, done: Result<(), String>| {
@@ -41,10 +42,8 @@ pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> Missing {
     };
     note("parent death signal", told(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))));
     note("no dumps", told(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)));
-    let data = memory_bytes_max.saturating_sub(OWN_BYTES).max(DATA_BYTES_MIN);
+    note("memory limit", limit_memory(memory_bytes_max));
     for (name, resource, value) in [
-        ("memory limit", Resource::Data, data),
-        ("address space limit", Resource::As, ADDRESSES_BYTES_MAX),
         ("stack limit", Resource::Stack, STACK_BYTES_MAX),
         ("time limit", Resource::Cpu, cpu_secs_max),
         ("file size limit", Resource::Fsize, 0),
@@ -60,6 +59,24 @@ pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> Missing {
     // Last: it takes away what all the others need. This and Landlock also give up new privileges.
     note("seccomp", seccomp());
     Missing(missing)
+}
+
+/// Bounds the addresses, not the data: what is not mapped cannot be in memory, so that nothing is left to be counted
+/// wrongly. The limit of data can be stepped over: the kernel does not heed it where reserved addresses become data and there
+/// are not as many left again (`mprotect`), and one allocation of 2 GB did that.
+fn limit_memory(memory_bytes_max: u64) -> Result<(), String> {
+    let own = own_bytes().ok_or("it cannot be seen how much there is already")?;
+    if own > OWN_BYTES_MAX {
+        return Err(format!("the program itself has {own} bytes already, at most {OWN_BYTES_MAX}"));
+    }
+    told(lower(Resource::As, memory_bytes_max.max(own + SCRIPT_BYTES_MIN)))
+}
+
+/// Returns how many addresses the process has already: its program, most of all.
+fn own_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 fn told<E: std::fmt::Display>(done: Result<(), E>) -> Result<(), String> {

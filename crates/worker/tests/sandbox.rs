@@ -8,6 +8,7 @@ fn escapes(what: &str) -> bool {
     let status = Command::new(env!("CARGO_BIN_EXE_script_worker"))
         .args(["escape", what])
         .env_clear()
+        .envs(portcullis_script::ENVIRONMENT)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .status()
@@ -18,8 +19,20 @@ fn escapes(what: &str) -> bool {
 }
 
 #[test]
+fn memory_that_was_reserved_before_is_no_sandbox() {
+    // With the allocator's own settings it has a gigabyte of addresses when it begins.
+    let command = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_script_worker"));
+        command.args(["escape", "read"]).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    assert_eq!(command().status().unwrap().code(), Some(3));
+    assert_ne!(command().envs(portcullis_script::ENVIRONMENT).status().unwrap().code(), Some(3));
+}
+
+#[test]
 fn nothing_gets_out_of_the_sandbox() {
-    for what in ["read", "list", "write", "bind", "udp", "exec", "thread", "kill", "memory"] {
+    for what in ["read", "list", "write", "bind", "udp", "exec", "thread", "kill", "memory", "reserved"] {
         assert!(!escapes(what), "{what} got out");
         // The weak variant: the same without the sandbox.
         assert!(escapes(&format!("free-{what}")), "{what} does not work even outside");

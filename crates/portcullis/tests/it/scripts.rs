@@ -1,6 +1,9 @@
 //! Scripts, through the real program: approved by their bytes, run in a process of their own.
 
-use crate::support::{corpus, home, http, stdio, text};
+mod bad_input;
+mod figures;
+
+use crate::support::{home, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, UNHURRIED, run};
 use portcullis_testkit::wait::until;
@@ -85,35 +88,6 @@ async fn exactly_what_a_person_approved_runs() {
     let history = scripts(&home, &["history", "x"]).await;
     assert_eq!(history["runs"][0]["outcome"], "ok", "{history}");
     assert_eq!(history["decisions"].as_array().unwrap().len(), 3);
-}
-
-#[tokio::test]
-async fn bad_names_and_bad_files_are_told_and_nothing_runs() {
-    let home = home();
-    let mut client = client(&home, "").await;
-    write(&home, "bytes.star", [0xff, 0xfe, 0x00]);
-    write(&home, "long.star", "#".repeat(10 * 1024 * 1024));
-    write(&home, "deep.star", format!("x = {}1{}", "[".repeat(10_000), "]".repeat(10_000)));
-    for (name, told) in [
-        ("../x", "is no name of a script"),
-        ("/etc/passwd", "is no name of a script"),
-        ("gone", "script 'gone.star' not found"),
-        ("bytes", "is not UTF-8"),
-        ("long", "10485760 bytes, at most 262144"),
-    ] {
-        let answer = run_script(&mut client, name).await;
-        assert!(answer["isError"] == true && text(&answer).contains(told), "{name}: {answer}");
-    }
-    approve(&home, "deep", &[]).await;
-    let answer = run_script(&mut client, "deep").await;
-    assert!(text(&answer).contains("nested more than 250 levels deep"), "{answer}");
-    let ran = home.run(&["scripts", "approve", "long", "--hash", "00000000"]).await;
-    assert!(ran.code == 1 && ran.stderr.contains("at most 262144"), "{ran:?}");
-    let ran = home.run(&["scripts", "show", "../x"]).await;
-    assert!(ran.code == 2 && ran.stderr.contains("is no name of a script"), "{ran:?}");
-    // Nobody is there to look, so a version has to be named.
-    let ran = home.run(&["scripts", "approve", "deep"]).await;
-    assert!(ran.code == 2 && ran.stderr.contains("--hash"), "{ran:?}");
 }
 
 #[tokio::test]
@@ -322,119 +296,4 @@ async fn the_command_line_tries_and_checks_scripts() {
     assert!(ran.code == 1 && ran.stderr.contains("bad.star at line 1, column 5"), "{ran:?}");
     let told = home.run(&["doctor"]).await.stdout;
     assert!(told.contains("1 scripts; the sandbox is complete"), "{told}");
-}
-
-/// What an entry of the list of hostile scripts is, written out.
-fn written_out(entry: &Value) -> String {
-    if let Some(code) = entry["code"].as_str() {
-        return code.to_owned();
-    }
-    if let Some(line) = entry["gen_lines"].as_str() {
-        return (0..entry["n"].as_u64().unwrap())
-            .map(|n| line.replace("{i}", &n.to_string()) + "\n")
-            .collect();
-    }
-    let made = &entry["gen"];
-    let part = |key: &str| made[key].as_str().unwrap_or_default().to_owned();
-    let times = |key: &str| usize::try_from(made[key].as_u64().unwrap_or(0)).unwrap();
-    let (before, after) = (part("repeat").repeat(times("n")), part("repeat2").repeat(times("n2")));
-    format!("{}{before}{}{after}{}", part("prefix"), part("middle"), part("suffix"))
-}
-
-/// Returns the most memory in kB that a child of the process has had.
-fn largest_child(pid: u32) -> u64 {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let children: Vec<String> =
-        lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
-    let peak = |child: &String| {
-        let status = std::fs::read_to_string(format!("/proc/{child}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    children.iter().filter_map(peak).max().unwrap_or(0)
-}
-
-fn figure(what: &str, measured: u128, unit: &str, most: u128) {
-    let verdict = if measured <= most { "ok" } else { "no" };
-    eprintln!("figure:\t{what}\t{measured} {unit}\t≤ {most} {unit}\t{verdict}");
-}
-
-/// Every hostile script, two at once, while somebody else uses the hub. The figures are those of a quiet machine.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement: cargo xtask torture --only scripts"]
-async fn hostile_scripts_disturb_nobody() {
-    let Some(bombs) = corpus("starlark_bombs.jsonl") else { return };
-    let home = home();
-    home.configure(UNHURRIED);
-    let hub = home.serve().await;
-    let mut pings = http(&hub, "2025-11-25").await;
-    let mut throwers = Vec::new();
-    let left = Arc::new(Mutex::new(bombs.iter().map(written_out).collect::<Vec<_>>()));
-    for _ in 0..2 {
-        let (mut client, left) = (http(&hub, "2026-07-28").await, left.clone());
-        let _ = client.call("script_exec", json!({ "code": "1" })).await;
-        throwers.push(async move {
-            let mut slowest = 0;
-            loop {
-                let next = left.lock().unwrap().pop();
-                let Some(code) = next else { return slowest };
-                let began = Instant::now();
-                let _ = client.call("script_exec", json!({ "code": code })).await;
-                slowest = slowest.max(began.elapsed().as_millis());
-            }
-        });
-    }
-    hub.process.forget_peak();
-    let before = hub.process.memory();
-    let throwers: Vec<_> = throwers.into_iter().map(tokio::spawn).collect();
-    let (mut times, mut largest) = (Vec::new(), 0);
-    while !throwers.iter().all(tokio::task::JoinHandle::is_finished) {
-        let began = Instant::now();
-        pings.result("ping", json!({})).await;
-        times.push(began.elapsed().as_micros());
-        largest = largest.max(largest_child(hub.process.pid()));
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
-    let mut slowest = 0;
-    for thrower in throwers {
-        slowest = slowest.max(thrower.await.unwrap());
-    }
-    times.sort_unstable();
-    let after = hub.process.memory();
-    figure(&format!("slowest of {} hostile scripts, two at once", bombs.len()), slowest, "ms", 2_500);
-    figure("most memory of a worker", u128::from(largest / 1_024), "MB", 128);
-    figure(
-        "the hub's memory meanwhile, more than before",
-        u128::from(after.peak_kb.saturating_sub(before.now_kb) / 1_024),
-        "MB",
-        5,
-    );
-    figure(
-        &format!("p99 of {} pings meanwhile", times.len()),
-        times[times.len() * 99 / 100] / 1_000,
-        "ms",
-        50,
-    );
-}
-
-/// How long a trivial script takes from call to answer.
-#[tokio::test]
-#[ignore = "a measurement: cargo xtask torture --only scripts"]
-async fn a_trivial_script_is_quick() {
-    let home = home();
-    home.configure(UNHURRIED);
-    write(&home, "x.star", "result = 2 + 2\n");
-    let hub = home.serve().await;
-    approve(&home, "x", &[]).await;
-    let mut client = http(&hub, "2026-07-28").await;
-    let mut times = Vec::new();
-    for _ in 0..200 {
-        let began = Instant::now();
-        assert_eq!(text(&run_script(&mut client, "x").await), "4");
-        times.push(began.elapsed().as_micros());
-    }
-    times.sort_unstable();
-    figure("a trivial script, middle of 200", times[100], "µs", 8_000);
-    figure("a trivial script, p99", times[197], "µs", 50_000);
 }

@@ -1,6 +1,7 @@
 //! One worker process, from outside.
 
 use super::{Failure, PoolSettings};
+use crate::ENVIRONMENT;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -29,9 +30,7 @@ impl Process {
     pub(super) fn spawn(settings: &PoolSettings) -> Result<Process, String> {
         let mut command = Command::new(&settings.program);
         command.arg0("portcullis").args(&settings.arguments).arg(settings.memory_bytes_max.to_string());
-        // The allocator of the binary: what it reserves must not count as used, or the limit of memory means nothing.
-        command.env_clear().env("MIMALLOC_ARENA_EAGER_COMMIT", "0").env("MIMALLOC_ARENA_RESERVE", "65536");
-        command.env("MIMALLOC_USE_NUMA_NODES", "1");
+        command.env_clear().envs(ENVIRONMENT);
         command.current_dir("/").kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;

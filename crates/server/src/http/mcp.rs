@@ -72,22 +72,27 @@ pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> 
 
 /// Reads to the end that the length tells. Waiting for the end itself would take the connection another turn.
 async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
-    let (mut first, mut rest) = (Bytes::new(), Vec::new());
+    // What was announced is within the bound, and costs nothing before it comes.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
         match frame?.into_data() {
-            Ok(data) if first.is_empty() => first = data,
-            Ok(data) => rest.push(data),
+            Ok(data) if first.is_empty() && all.is_empty() => first = data,
+            // Piece by piece: all of them and the whole together would be there twice.
+            Ok(data) => {
+                if all.is_empty() {
+                    all.reserve(announced.max(first.len() + data.len()));
+                    all.extend_from_slice(&std::mem::take(&mut first));
+                }
+                all.extend_from_slice(&data);
+            }
             // Trailers tell nothing here.
             Err(_) => {}
         }
     }
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    rest.insert(0, first);
-    Ok(rest.concat().into())
+    Ok(if all.is_empty() { first } else { all.into() })
 }
 
 pub(super) async fn post(

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Where pages are.
-const PUBLIC: [&str; 3] = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946"];
+pub const PUBLIC: [&str; 3] = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946"];
 /// Where canaries are, besides all of 127.0.0.0/8 and ::1.
 const PRIVATE: [&str; 8] = [
     "10.0.0.1",
@@ -133,25 +133,23 @@ impl Resolve for Names {
 pub struct World {
     pub names: Arc<Names>,
     pub redirects: Vec<Value>,
-    hits: Arc<Mutex<Vec<SocketAddr>>>,
+    reached: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+fn is_public_page(at: &SocketAddr) -> bool {
+    PUBLIC.iter().any(|public| at.ip().to_canonical() == public.parse::<IpAddr>().unwrap())
 }
 
 impl World {
     pub async fn open() -> World {
         let redirects = corpus("ssrf_redirects.jsonl");
-        let world = World { names: Arc::default(), redirects: redirects.clone(), hits: Arc::default() };
+        let world = World { names: Arc::default(), redirects: redirects.clone(), reached: Arc::default() };
         for port in PORTS {
             let listener = TcpListener::bind(("::", port)).await.unwrap();
-            let (hits, redirects) = (world.hits.clone(), redirects.clone());
+            let (reached, redirects) = (world.reached.clone(), redirects.clone());
             tokio::spawn(async move {
                 while let Ok((visitor, _)) = listener.accept().await {
-                    let at = visitor.local_addr().unwrap();
-                    let is_public = PUBLIC
-                        .iter()
-                        .any(|public| at.ip().to_canonical() == public.parse::<IpAddr>().unwrap());
-                    if !is_public {
-                        hits.lock().unwrap().push(at);
-                    }
+                    reached.lock().unwrap().push(visitor.local_addr().unwrap());
                     tokio::spawn(serve(visitor, port, redirects.clone()));
                 }
             });
@@ -161,6 +159,19 @@ impl World {
 
     /// Returns where canaries were reached since this was last asked.
     pub async fn hits(&self) -> Vec<SocketAddr> {
+        self.settle().await;
+        let reached = std::mem::take(&mut *self.reached.lock().unwrap());
+        reached.into_iter().filter(|at| !is_public_page(at)).collect()
+    }
+
+    /// Returns how often the page at a public address was asked since [`World::hits`] was. Not for the first of them.
+    pub async fn visits(&self, address: &str) -> usize {
+        self.settle().await;
+        let address: IpAddr = address.parse().unwrap();
+        self.reached.lock().unwrap().iter().filter(|at| at.ip().to_canonical() == address).count()
+    }
+
+    async fn settle(&self) {
         // A connection is there before it is accepted: come after whatever is in the queue.
         for port in PORTS {
             #[expect(clippy::disallowed_methods, reason = "a test, to itself")]
@@ -169,40 +180,42 @@ impl World {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        std::mem::take(&mut *self.hits.lock().unwrap())
     }
 }
 
-/// Answers with a page. `/go/` and an address sends on there, `/redirect/` and a number does as that case of the corpus.
 async fn serve(visitor: TcpStream, port: u16, redirects: Vec<Value>) {
-    if port == 443 {
-        let Ok(mut visitor) = acceptor().accept(visitor).await else { return };
-        head(&mut visitor).await;
-        let _ = visitor.write_all(&answer(200, &[], "a page")).await;
-        let _ = visitor.shutdown().await;
-        return;
+    match port {
+        443 => {
+            if let Ok(visitor) = acceptor().accept(visitor).await {
+                converse(visitor, &redirects).await;
+            }
+        }
+        _ => converse(visitor, &redirects).await,
     }
-    let mut visitor = visitor;
+}
+
+/// Answers with a page. `/go/` and an address sends on there, `/redirect/` and a number does as that case of the corpus, and
+/// with `/tls` after it as that case with https://.
+async fn converse(mut visitor: impl AsyncRead + AsyncWrite + Unpin, redirects: &[Value]) {
     let request = head(&mut visitor).await;
-    let number =
-        request.split(' ').nth(1).and_then(|path| path.strip_prefix("/redirect/")?.parse::<usize>().ok());
-    let sent_on = request.split(' ').nth(1).and_then(|path| path.strip_prefix("/go/"));
-    if let Some(target) = sent_on {
-        let _ = visitor.write_all(&redirect(302, target)).await;
-        let _ = visitor.shutdown().await;
-        return;
-    }
-    let reply = match number.and_then(|number| redirects.get(number)) {
-        Some(case) => case_reply(case),
-        None => answer(200, &[], "a page"),
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let case = path.strip_prefix("/redirect/").and_then(|rest| {
+        let (number, tls) = rest.strip_suffix("/tls").map_or((rest, false), |number| (number, true));
+        Some((redirects.get(number.parse::<usize>().ok()?)?, tls))
+    });
+    let reply = match (path.strip_prefix("/go/"), case) {
+        (Some(target), _) => redirect(302, target),
+        (None, Some((case, tls))) => case_reply(case, tls),
+        (None, None) => answer(200, &[], "a page"),
     };
     let _ = visitor.write_all(&reply).await;
     let _ = visitor.shutdown().await;
 }
 
-fn case_reply(case: &Value) -> Vec<u8> {
+fn case_reply(case: &Value, tls: bool) -> Vec<u8> {
     let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
     let field = case["location_or_field"].as_str().unwrap().replace("{PORT}", &CANARY_PORT.to_string());
+    let field = if tls { field.replacen("http://", "https://", 1) } else { field };
     match field.split_once(": ") {
         Some((name @ ("Refresh" | "WWW-Authenticate"), value)) => answer(status, &[(name, value)], "<p>"),
         _ if field.starts_with("ASM ") => answer(status, &[("content-type", "application/json")], &field),

@@ -4,6 +4,10 @@
 
 use std::process::ExitCode;
 
+/// The allocator of the shipped one: whether a limit of memory holds depends on how memory is asked for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next().as_ref().and_then(|word| word.to_str()) {
@@ -41,6 +45,14 @@ fn escape(what: String) -> ExitCode {
                 kept.push(vec![1_u8; 1024 * 1024]);
             }
             kept.len() == 256
+        }
+        // At once, and only some of it used: the kernel counts what is reserved otherwise than what is asked for.
+        "reserved" => {
+            let mut kept = Vec::new();
+            kept.try_reserve_exact(2_000_000_000).is_ok_and(|()| {
+                kept.resize(256 * 1024 * 1024, 1_u8);
+                kept.len() == 256 * 1024 * 1024
+            })
         }
         _ => return ExitCode::from(2),
     };

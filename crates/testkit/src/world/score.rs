@@ -1,0 +1,109 @@
+//! The corpora as one list of addresses to try, and what a way out made of them.
+
+use super::canaries::{World, corpus};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+/// How the addresses are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schemes {
+    AsTheyAre,
+    /// With https:// where they have http://, for a way out that refuses the latter before it looks at anything else.
+    Tls,
+}
+
+/// One address to try.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: String,
+    pub url: String,
+    /// Whether it is to be reached; `None` if either is right, as long as no canary is.
+    pub expected: Option<bool>,
+    /// What a name leads to, one answer after the other.
+    answers: Option<(String, Vec<Vec<IpAddr>>)>,
+}
+
+/// What a way out led to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    pub cases: usize,
+    /// Connections that canaries got.
+    pub hits: usize,
+    /// Reached although it should have been refused.
+    pub wrongly_reached: Vec<String>,
+    /// Refused although it should have been reached.
+    pub wrongly_refused: Vec<String>,
+}
+
+impl World {
+    /// Returns every case of the corpora. None, where they are not there.
+    pub fn cases(&self, schemes: Schemes) -> Vec<Case> {
+        let written = |url: &str| match (schemes, url.strip_prefix("http://")) {
+            (Schemes::Tls, Some(rest)) => format!("https://{rest}"),
+            _ => url.to_owned(),
+        };
+        let plain = |case: &Value, expected: Option<bool>| {
+            let url = written(case["url"].as_str().unwrap());
+            Case { name: format!("{url:?}"), url, expected, answers: None }
+        };
+        let mut cases = Vec::new();
+        for case in corpus("ssrf_urls.jsonl") {
+            let denied = case["expect"].as_str().unwrap().starts_with("deny");
+            cases.push(plain(&case, denied.then_some(false)));
+        }
+        cases.extend(corpus("ssrf_allow.jsonl").iter().map(|case| plain(case, Some(true))));
+        for case in corpus("ssrf_dns.jsonl").iter().chain(&rebinding()) {
+            let host = case["host"].as_str().unwrap();
+            let answers = case["answers"].as_array().unwrap().iter().filter_map(|answer| {
+                let addresses = answer.as_array()?.iter();
+                Some(addresses.map(|address| address.as_str().unwrap().parse().unwrap()).collect())
+            });
+            let answers = Some((host.to_owned(), answers.collect()));
+            let expected = match case["expect"].as_str().unwrap() {
+                "allow" => Some(true),
+                "either" => None,
+                _ => Some(false),
+            };
+            let url = written(&format!("http://{host}/"));
+            cases.push(Case { name: host.to_owned(), url, expected, answers });
+        }
+        for (number, case) in self.redirects.iter().enumerate() {
+            // What sends nobody on is read; nothing in it is followed.
+            let sends_on = [301, 302, 303, 307, 308].contains(&case["status"].as_u64().unwrap());
+            let url = match schemes {
+                Schemes::AsTheyAre => format!("http://public.test/redirect/{number}"),
+                // The one name that there is a certificate for.
+                Schemes::Tls => format!("https://example.com/redirect/{number}/tls"),
+            };
+            cases.push(Case { name: case.to_string(), url, expected: Some(!sends_on), answers: None });
+        }
+        cases
+    }
+}
+
+/// Tries each. `reaches` says whether there was an answer, of whatever kind.
+pub async fn score(world: &World, cases: &[Case], reaches: impl AsyncFn(&str) -> bool) -> Score {
+    let mut score = Score { cases: cases.len(), ..Score::default() };
+    for case in cases {
+        if let Some((host, answers)) = &case.answers {
+            world.names.script(host, answers.clone());
+        }
+        match (case.expected, reaches(&case.url).await) {
+            (Some(false), true) => score.wrongly_reached.push(case.name.clone()),
+            (Some(true), false) => score.wrongly_refused.push(case.name.clone()),
+            _ => {}
+        }
+    }
+    score.hits = world.hits().await.len();
+    score
+}
+
+/// Names whose address changes between a check and its use. Either is right, as long as no canary is reached.
+fn rebinding() -> Vec<Value> {
+    let public = "93.184.216.34";
+    vec![
+        json!({ "host": "rebind.test", "answers": [[public], ["127.0.0.1"]], "expect": "either" }),
+        json!({ "host": "rebind-meta.test", "answers": [[public], ["169.254.169.254"]], "expect": "either" }),
+        json!({ "host": "mixed.test", "answers": [[public, "127.0.0.1"]], "expect": "deny" }),
+    ]
+}
