@@ -329,8 +329,17 @@ impl Server {
 
     pub(crate) async fn call(&self, call: &Call) -> Outcome {
         let mut attempts = 1;
+        let (timeout, name) = (self.spec.timeout, self.spec.name.as_str());
+        // Counted once for all attempts: whoever waits was promised one time, and not one for each.
+        let mut began: Option<Instant> = None;
         loop {
-            let connection = self.connected(&call.ctx.cancel).await?;
+            let connecting = self.connected(&call.ctx.cancel);
+            let connection = match began {
+                None => connecting.await?,
+                Some(began) => tokio::time::timeout_at(began + timeout, connecting)
+                    .await
+                    .map_err(|_| RequestError::Timeout(timeout).told(name))??,
+            };
             if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
                 let message =
                     format!("server `{}` changes what it offers and is not done yet", self.spec.name);
@@ -338,7 +347,8 @@ impl Server {
             }
             // After every wait: the server may be another one by now, or trusted no longer.
             self.still_stands(call)?;
-            let request = self.request(call)?;
+            let mut request = self.request(call)?;
+            request.timeout = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
             let error = match drive(&connection, &self.parked, call, &request).await {
                 Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
                 Ok(_) => {
@@ -346,6 +356,8 @@ impl Server {
                     return Err(ToolError::new(ErrorKind::Upstream, message));
                 }
                 Err(Failure::Told(error)) => return Err(error),
+                // What was left of the time is nobody's concern.
+                Err(Failure::Request(RequestError::Timeout(_))) => RequestError::Timeout(timeout),
                 Err(Failure::Request(error)) => error,
             };
             // Made again only where the server has not acted on it, or where acting twice does no harm.
@@ -357,7 +369,7 @@ impl Server {
                 _ => false,
             };
             if !again || attempts >= ATTEMPTS_MAX {
-                return Err(error.told(&self.spec.name));
+                return Err(error.told(name));
             }
             attempts += 1;
             // Whoever finds out first that it is over says so.

@@ -133,12 +133,13 @@ fn servers(program: &Path, rounds: u64) -> Result<Vec<Figure>> {
             format!("p99 of another server while one misbehaves ({}), times that before", fault.as_str());
         figures.push(Figure::at_most(what, middle, P99_TIMES_MAX, "×"));
     }
-    let late = seen.beside.iter().map(|(_, beside)| beside.late).max().unwrap_or_default();
+    let (fault, latest) = seen.beside.iter().max_by_key(|(_, beside)| beside.late).context("no fault")?;
+    let late = format!("longest call beyond its timeout ({})", fault.as_str());
     let longest = seen.reconnected.iter().max().copied().context("nothing crashed")?;
     let memory = format!("{:.1} → {:.1} MB", mb(seen.memory_before_kb), mb(seen.memory_after_kb));
     let grown = seen.memory_after_kb as f64 / seen.memory_before_kb as f64;
     figures.extend([
-        Figure::at_most("longest call beyond its timeout", ms(late), LATE_MS_MAX, "ms"),
+        Figure::at_most(late, ms(latest.late), LATE_MS_MAX, "ms"),
         Figure::at_most(
             "longest time until a server that crashed answers again",
             ms(longest),
