@@ -23,8 +23,7 @@ impl HubDesk {
         let identity = self.composed.identity.clone();
         let all = blocking(move || identity.list().map_err(problem)).await?;
         let config = self.config();
-        let called = all.iter().map(|info| info.name.clone()).chain([config.stdio.client.clone()]);
-        let calls = self.last_calls(called.collect()).await;
+        let calls = self.last_calls(&all).await;
         let stdio = &config.stdio;
         let local = ClientShown {
             name: stdio.client.clone(),
@@ -96,11 +95,13 @@ impl HubDesk {
         let (allow, effects, tools) =
             (bounded(change.allow)?, effects(&change.effects)?, view(change.tools.as_deref())?);
         let identity = self.composed.identity.clone();
-        let info =
-            blocking(move || identity.change_scope(&name, allow, effects, tools).map_err(problem)).await?;
+        let (info, all) = blocking(move || {
+            let info = identity.change_scope(&name, allow, effects, tools).map_err(problem)?;
+            Ok((info, identity.list().map_err(problem)?))
+        })
+        .await?;
         tracing::info!(target: "admin", admin = actor.name, client = info.name, "What a client may do was changed.");
-        let calls = self.last_calls([info.name.clone()].into()).await;
-        Ok(shown(info, &calls))
+        Ok(shown(info, &self.last_calls(&all).await))
     }
 
     pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<Done, Problem> {
@@ -110,17 +111,20 @@ impl HubDesk {
         Ok(done(format!("Client `{}` has no access any more.", info.name)))
     }
 
-    /// Returns when these clients last called: since the hub started, or else as the end of the audit log tells.
-    async fn last_calls(&self, names: BTreeSet<String>) -> LastCalls {
+    /// Returns when clients last called: since the hub started, or else as the end of the audit log tells.
+    async fn last_calls(&self, all: &[ClientInfo]) -> LastCalls {
+        let names: BTreeSet<String> =
+            all.iter().map(|info| info.name.clone()).chain([self.config().stdio.client.clone()]).collect();
         let (settings, wanted) = (self.audit_settings(), names.clone());
-        // Once: what comes after the start is known without it.
-        let before = self.last_calls.get_or_init(|| async {
-            let found = blocking(move || {
+        // Once, and for all of them, whoever asks first: what comes after the start is known without it. Where the log
+        // cannot be read now, it is tried again the next time.
+        let before = self.last_calls.get_or_try_init(|| {
+            blocking(move || {
                 audit::last_calls(&settings, wanted).map_err(|error| Problem::unavailable(error.to_string()))
-            });
-            found.await.unwrap_or_default()
+            })
         });
-        let before = before.await;
+        let (before, none) = (before.await, LastCalls::new());
+        let before = before.unwrap_or(&none);
         let live = &self.composed.handles.live;
         let last = |name: &String| {
             let since = live.last_call(name).and_then(|at| Timestamp::try_from(at).ok());
