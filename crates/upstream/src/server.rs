@@ -178,6 +178,11 @@ impl Server {
         self.status.send_replace(status);
     }
 
+    /// Hears that it is tried now, whatever was said of when.
+    pub(crate) fn tries(&self) {
+        *lock(&self.retry_at) = None;
+    }
+
     /// Returns whether nothing will come of waiting until then for a server that failed `failures` times before.
     fn is_hopeless(&self, failures: u64, until: Instant) -> bool {
         // It was started for whoever waits, and could not be; or it is left alone for longer.

@@ -73,6 +73,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             rests = false;
             continue;
         }
+        server.tries();
         let began = Instant::now();
         let stderr = StderrTail::default();
         let ended = tokio::select! {
