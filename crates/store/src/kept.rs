@@ -9,12 +9,16 @@ use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a lock is waited for: five seconds. Whoever holds one writes a small file and lets go.
 const LOCK_ATTEMPTS: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// How long a reader goes on with what it found when it last looked, and a writer waits before it says that it is done:
+/// whoever knows of a change finds that everybody does.
+const TRUSTED_FOR: Duration = Duration::from_millis(2);
 /// Only the owner reads and writes.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
@@ -196,7 +200,8 @@ pub(crate) struct FileLock<'a> {
 }
 
 impl FileLock<'_> {
-    /// Puts new contents in place. They are on disk when this returns.
+    /// Puts new contents in place. When this returns they are on disk, and nobody goes by the old ones any more.
+    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
     pub(crate) fn replace(&self, bytes: &[u8]) -> Result<(), FileError> {
         let KeptFile { dir, path, name, .. } = self.file;
         let failed = |e: io::Error| FileError::new("write", path, e);
@@ -215,16 +220,24 @@ impl FileLock<'_> {
         new.write_all(bytes).map_err(failed)?;
         new.sync_all().map_err(failed)?;
         std::fs::rename(&new_path, path).map_err(failed)?;
+        let replaced = Instant::now();
         // The new name must last as well as the new contents.
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)?;
+        std::thread::sleep(TRUSTED_FOR.saturating_sub(replaced.elapsed()));
+        Ok(())
     }
 }
 
-/// What a file means, read again whenever it changed. To look costs one `stat`.
+/// What a file means, read again whenever it changed.
+///
+/// To look costs one `stat`, which is a good part of what a call costs; so many calls go by one look.
 pub(crate) struct Live<T> {
     pub(crate) file: KeptFile,
     parse: fn(Option<&[u8]>) -> Result<T, String>,
     seen: ArcSwap<Seen<T>>,
+    made: Instant,
+    /// When it was last found unchanged, in nanoseconds since it was made.
+    looked: AtomicU64,
     /// Held while the file is read again, so that a burst of requests reads it once.
     reading: Mutex<()>,
 }
@@ -240,12 +253,19 @@ impl<T> Live<T> {
     /// `parse` gets the contents, or `None` where there is no file.
     pub(crate) fn new(file: KeptFile, parse: fn(Option<&[u8]>) -> Result<T, String>) -> Live<T> {
         let seen = ArcSwap::from_pointee(Seen::read(&file, parse));
-        Live { file, parse, seen, reading: Mutex::new(()) }
+        Live { file, parse, seen, made: Instant::now(), looked: AtomicU64::new(0), reading: Mutex::new(()) }
     }
 
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Seen<T>>> {
+        // Taken before the look: what changes after it is not what was found.
+        let now = self.made.elapsed().as_nanos() as u64;
+        let looked = self.looked.load(Ordering::Acquire);
+        if looked > 0 && now.saturating_sub(looked) < TRUSTED_FOR.as_nanos() as u64 {
+            return self.seen.load();
+        }
         let seen = self.seen.load();
         if seen.stamp == self.file.stamp() {
+            self.looked.store(now, Ordering::Release);
             return seen;
         }
         // Nothing under this lock can leave half a change behind, so a poisoned one is as good as new.
@@ -265,6 +285,13 @@ impl<T> Seen<T> {
     }
 }
 
+/// Waits until a change that somebody made by hand is noticed. Whoever uses [`FileLock::replace`] has waited already.
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "nothing else runs in these tests")]
+pub(crate) fn after_edit() {
+    std::thread::sleep(TRUSTED_FOR);
+}
+
 /// Reads a JSON document that states its version. One of a later version is told apart from a damaged one.
 pub(crate) fn versioned(name: &str, version: u32, bytes: &[u8]) -> Result<serde_json::Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|e| format!("{name} is damaged: {e}"))?;
@@ -273,5 +300,40 @@ pub(crate) fn versioned(name: &str, version: u32, bytes: &[u8]) -> Result<serde_
         Some(found) if found == u64::from(version) => Ok(value),
         Some(found) => Err(format!("{name} is of version {found}, this program reads version {version}")),
         None => Err(format!("{name} is damaged: it has no version")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However short ago the reader looked, and whoever wrote.
+    #[test]
+    fn a_change_that_is_done_is_known_to_everybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = || KeptFile::new(dir.path(), "kept.json", 1_000, Closed::ToReading);
+        let text = |bytes: Option<&[u8]>| Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned());
+        let (live, elsewhere) = (Live::new(file(), text), file());
+        for n in 0..20 {
+            let before = live.current().known.clone();
+            elsewhere.lock().unwrap().replace(n.to_string().as_bytes()).unwrap();
+            assert_eq!(live.current().known, Ok(n.to_string()), "after {before:?}");
+        }
+    }
+
+    #[test]
+    fn many_looks_are_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = Live::new(KeptFile::new(dir.path(), "kept.json", 1_000, Closed::ToReading), |_| Ok(()));
+        live.current();
+        let looked = live.looked.load(Ordering::Acquire);
+        assert!(looked > 0);
+        live.current();
+        // Unless the machine was away for longer than a look is good for.
+        let trusted = live.made.elapsed() < TRUSTED_FOR;
+        assert!(!trusted || live.looked.load(Ordering::Acquire) == looked);
+        after_edit();
+        live.current();
+        assert!(live.looked.load(Ordering::Acquire) > looked);
     }
 }

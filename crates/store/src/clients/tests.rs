@@ -50,12 +50,18 @@ impl Fixture {
         self.directory.authenticate(token).map(|client| client.name.clone())
     }
 
+    fn who_after_edit(&self, token: &str) -> Option<String> {
+        crate::kept::after_edit();
+        self.who(token)
+    }
+
     /// Puts another file in the place of the real one, as an editor or a restored backup would.
     fn write(&self, text: &str) {
         let new = self.dir.path().join("new");
         std::fs::write(&new, text).unwrap();
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::rename(new, self.path()).unwrap();
+        crate::kept::after_edit();
     }
 }
 
@@ -276,28 +282,28 @@ fn a_file_that_others_can_write_or_that_is_no_file_lets_nobody_in() {
     let at = Fixture::new();
     let token = at.add("laptop");
     std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(0o622)).unwrap();
-    assert_eq!(at.who(&token), None);
+    assert_eq!(at.who_after_edit(&token), None);
     insta::assert_snapshot!(at.directory.health().unwrap_err(), @"clients.json can be written by others; check it, then `chmod 600` it");
     std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(at.who(&token).is_some());
+    assert!(at.who_after_edit(&token).is_some());
 
     // Only root can give a file away; everyone else is spared this part.
     if std::os::unix::fs::chown(at.path(), Some(12345), None).is_ok() {
-        assert_eq!(at.who(&token), None);
+        assert_eq!(at.who_after_edit(&token), None);
         assert_eq!(at.directory.health().unwrap_err(), "clients.json belongs to another user");
         std::os::unix::fs::chown(at.path(), Some(0), None).unwrap();
-        assert!(at.who(&token).is_some());
+        assert!(at.who_after_edit(&token).is_some());
     }
 
     let elsewhere = at.dir.path().join("elsewhere.json");
     std::fs::rename(at.path(), &elsewhere).unwrap();
-    assert_eq!(at.who(&token), None);
+    assert_eq!(at.who_after_edit(&token), None);
     std::os::unix::fs::symlink(&elsewhere, at.path()).unwrap();
-    assert_eq!(at.who(&token), None);
+    assert_eq!(at.who_after_edit(&token), None);
     assert!(at.directory.health().is_err());
     std::fs::remove_file(at.path()).unwrap();
     std::fs::create_dir(at.path()).unwrap();
-    assert_eq!(at.who(&token), None);
+    assert_eq!(at.who_after_edit(&token), None);
     assert!(at.directory.health().is_err());
 }
 

@@ -105,12 +105,14 @@ fn a_damaged_or_edited_file_trusts_nobody_and_is_not_written_over() {
     for bad in [good.replace("{\\\"name\\\":\\\"pay\\\"}", "{\\\"name\\\":\\\"buy\\\"}"), "{".to_owned()] {
         assert_ne!(bad, good);
         std::fs::write(&path, &bad).unwrap();
+        crate::kept::after_edit();
         assert!(pins.of("shop").is_none());
         assert!(pins.health().is_err());
         assert!(pins.trust("shop", Snapshot::default(), "me").is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), bad);
     }
     std::fs::write(&path, &good).unwrap();
+    crate::kept::after_edit();
     assert!(pins.of("shop").is_some());
 }
 
