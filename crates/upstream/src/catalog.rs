@@ -76,6 +76,8 @@ pub(crate) struct Shown {
 /// A tool as the server knows it.
 pub(crate) struct OwnTool {
     pub(crate) name: String,
+    /// The name as JSON.
+    pub(crate) quoted: String,
     /// As it appears.
     pub(crate) def: Arc<ToolDef>,
     /// Which arguments are also shown in headers: the argument, and the name of the header.
@@ -181,7 +183,8 @@ pub(crate) fn show(
         match tool(spec, said, name) {
             Ok((def, headers)) => {
                 let def = Arc::new(def);
-                let own = OwnTool { name: said.own.clone(), def: def.clone(), headers };
+                let (name, quoted) = (said.own.clone(), Value::from(said.own.as_str()).to_string());
+                let own = OwnTool { name, quoted, def: def.clone(), headers };
                 shown.tool_names.insert(def.name.clone(), Arc::new(own));
                 shown.tools.push(def);
             }

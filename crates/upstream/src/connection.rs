@@ -2,7 +2,9 @@
 
 use crate::inbox::{Answer, Inbox, Listener};
 use crate::link::{Carrier, Link, Outgoing};
+use crate::slot::News;
 use bytes::Bytes;
+use futures::future::OptionFuture;
 use portcullis_core::json::printable;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ErrorKind, ForeignError, Peer, Question, ToolError,
@@ -12,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,8 +35,6 @@ pub(crate) enum RequestError {
     /// The transport could not carry it, for a reason that a person can do something about.
     #[error("{0}")]
     Link(LinkError),
-    #[error("cancelled by the caller")]
-    Cancelled,
 }
 
 /// What went wrong on the way.
@@ -77,8 +78,8 @@ pub(crate) struct Connection {
 /// What a request says, and how it is made.
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
-    /// The inside of the object `params`, without `_meta`.
-    pub(crate) params: String,
+    /// The inside of the object `params`, without `_meta`, in so many parts.
+    pub(crate) params: [&'a str; 3],
     /// The inside of the object `_meta` that came with the call, without what the hub itself puts there.
     pub(crate) meta: &'a str,
     pub(crate) name: Option<&'a str>,
@@ -116,14 +117,14 @@ impl Connection {
 
     /// Makes a request of the hub's own.
     pub(crate) async fn own(&self, method: &str, params: String, timeout: Duration) -> Answer {
-        let (meta, headers) = ("", &[]);
+        let (params, meta, headers) = ([&*params, "", ""], "", &[]);
         let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
         self.request(ask).await
     }
 
     /// Asks after a task. Only a client that understands tasks ever has one.
     pub(crate) async fn about_task(&self, method: &str, params: String, timeout: Duration) -> Answer {
-        let (name, headers) = (None, &[]);
+        let (params, name, headers) = ([&*params, "", ""], None, &[]);
         let understands = TaskClient;
         let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
         self.request_as(ask, Some(&understands)).await
@@ -137,57 +138,52 @@ impl Connection {
 
     async fn request_as(&self, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let message = self.written(id, &ask, peer);
-        let mut expected = self.inbox.expect(id, ask.caller);
+        let bytes = self.written(id, &ask, peer);
+        let slot = ask.caller.as_ref().map_or_else(Arc::default, |caller| caller.slot.clone());
+        self.inbox.expect(id, slot.clone(), ask.caller);
         // However this ends, nobody waits for it any more; a server that still works on it is told.
         let _open = Open { connection: self, id };
-        let (bytes, method) = (message, Some(ask.method));
-        let sending =
-            self.link.send(Outgoing { bytes, id: Some(id), method, name: ask.name, headers: ask.headers });
-        let (mut sending, mut sent) = (sending, false);
+        let outgoing =
+            Outgoing { bytes, id: Some(id), method: Some(ask.method), name: ask.name, headers: ask.headers };
+        // As nearly always on a line, and then nobody has to wait.
+        let mut sending = self.link.take(outgoing)?.map(|outgoing| self.link.send(outgoing));
         let deadline = tokio::time::sleep(ask.timeout);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
                 biased;
-                answer = &mut expected.answer => break answer.unwrap_or(Err(RequestError::Closed)),
-                () = expected.alive.notified() => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
-                () = self.inbox.closed.cancelled() => break Err(RequestError::Closed),
-                done = &mut sending, if !sent => match done {
-                    Ok(()) => sent = true,
-                    Err(error) => break Err(error),
+                news = poll_fn(|context| slot.poll_news(context)) => match news {
+                    News::Answer(answer) => break answer,
+                    News::Alive => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
                 },
+                Some(done) = OptionFuture::from(sending.as_mut()) => {
+                    done?;
+                    sending = None;
+                }
                 () = &mut deadline => break Err(RequestError::Timeout(ask.timeout)),
             }
         }
     }
 
     fn written(&self, id: u64, ask: &Ask<'_>, peer: Option<&dyn Peer>) -> Bytes {
-        let mut out = String::with_capacity(ask.params.len() + ask.meta.len() + 384);
+        let length: usize = ask.params.iter().map(|part| part.len()).sum();
+        let mut out = String::with_capacity(length + ask.meta.len() + 384);
         // Writing into memory does not fail.
         let _ = write!(out, r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{{"#, ask.method);
-        out.push_str(&ask.params);
-        let mut meta = String::new();
-        let mut add = |part: &str| {
-            if !part.is_empty() {
-                if !meta.is_empty() {
-                    meta.push(',');
-                }
-                meta.push_str(part);
-            }
-        };
-        add(ask.meta);
-        if peer.is_some() {
-            add(&format!(r#""progressToken":{id}"#));
+        for part in ask.params {
+            add(&mut out, part);
         }
-        if self.is_modern() {
-            add(&modern_meta(peer));
-        }
-        if !meta.is_empty() {
-            if !ask.params.is_empty() {
-                out.push(',');
+        if !ask.meta.is_empty() || peer.is_some() || self.is_modern() {
+            add(&mut out, r#""_meta":{"#);
+            add(&mut out, ask.meta);
+            if peer.is_some() {
+                add(&mut out, r#""progressToken":"#);
+                let _ = write!(out, "{id}");
             }
-            let _ = write!(out, r#""_meta":{{{meta}}}"#);
+            if self.is_modern() {
+                add(&mut out, &modern_meta(peer));
+            }
+            out.push('}');
         }
         out.push_str("}}");
         out.into()
@@ -205,6 +201,16 @@ impl Connection {
             // A server that is gone needs to hear nothing.
             let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
         });
+    }
+}
+
+/// Adds members to an object that is being written.
+pub(crate) fn add(out: &mut String, members: &str) {
+    if !members.is_empty() {
+        if !out.is_empty() && !out.ends_with('{') {
+            out.push(',');
+        }
+        out.push_str(members);
     }
 }
 
@@ -307,7 +313,6 @@ impl RequestError {
                     LinkError::Failed { sent: false, .. } => told.hint("try again later"),
                 }
             }
-            RequestError::Cancelled => ToolError::cancelled(),
         }
     }
 }

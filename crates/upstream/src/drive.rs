@@ -8,8 +8,10 @@
 //! | waits | asked, answered | the call is parked until the client is back |
 //! | called again | asked, then called again | the round ends with the server's questions and its state |
 
-use crate::connection::{Ask as Outward, Connection, RequestError};
-use crate::inbox::{Answer, Asked, Listener, questions};
+use crate::catalog::OwnTool;
+use crate::connection::{Ask as Outward, Connection, RequestError, add};
+use crate::inbox::{Answer, Asked, Listener};
+use crate::slot::Slot;
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
     ToolError,
@@ -24,7 +26,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// How often a server may ask before it has to come to an end.
 const ROUNDS_MAX: usize = 32;
@@ -34,15 +35,29 @@ const PARKED_FOR: Duration = Duration::from_secs(300);
 const PARKED_MAX: usize = 256;
 
 /// What is asked of a server, apart from how it goes on.
-#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,
     /// The inside of `params`.
     pub(crate) params: String,
     /// What is named: a tool, a prompt, an address.
-    pub(crate) name: Option<String>,
+    pub(crate) name: Option<Named>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) timeout: Duration,
+}
+
+/// A name, as it is kept already where there is one.
+pub(crate) enum Named {
+    Tool(Arc<OwnTool>),
+    Other(String),
+}
+
+impl Named {
+    fn as_str(&self) -> &str {
+        match self {
+            Named::Tool(own) => &own.name,
+            Named::Other(name) => name,
+        }
+    }
 }
 
 /// What a round leaves for the next one.
@@ -59,7 +74,7 @@ type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// A call that goes on as soon as its client has answered.
 struct ParkedCall {
     running: Running,
-    asks: mpsc::Receiver<Asked>,
+    slot: Arc<Slot>,
     open: Vec<(String, Asked)>,
     connection: Arc<Connection>,
 }
@@ -116,13 +131,15 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// Makes the call and sees it to its end, or to the end of this round.
+/// Makes the call and sees it to its end, or to the end of this round. A caller that gives up drops it, and the server
+/// hears that; but a call that is parked outlives the round that began it.
 pub(crate) async fn drive(
     connection: &Arc<Connection>,
     parked: &Arc<Parked>,
     call: &Call,
-    request: &Request,
+    request: Request,
 ) -> Result<Box<RawValue>, Failure> {
+    let request = Arc::new(request);
     let peer = &call.ctx.peer;
     let left = peer.state().and_then(|state| serde_json::from_str::<Left>(state).ok());
     let own = |key: &&String| !key.starts_with(OWN_KEYS);
@@ -132,11 +149,11 @@ pub(crate) async fn drive(
                 ToolError::unavailable("the call that was to go on has ended meanwhile")
                     .hint("make the call again from the beginning")
             })?;
-            let (connection, running, asks) = (kept.connection.clone(), kept.running, kept.asks);
+            let (connection, running, slot) = (kept.connection.clone(), kept.running, kept.slot);
             for (key, asked) in kept.open {
                 reply(&connection, &asked.id, asked.ask.kind, answers.get(&key));
             }
-            Drive { connection, parked, call, request, running, asks, asked: 0 }
+            Drive { connection, parked, call, request, running, slot, asked: 0 }
         }
         // What a client brings is the server's to judge, whether it was asked for here or not.
         (left, Some(answers)) if left.is_some() || answers.keys().any(|key| own(&key)) => {
@@ -155,9 +172,9 @@ struct Drive<'a> {
     connection: Arc<Connection>,
     parked: &'a Arc<Parked>,
     call: &'a Call,
-    request: &'a Request,
+    request: Arc<Request>,
     running: Running,
-    asks: mpsc::Receiver<Asked>,
+    slot: Arc<Slot>,
     asked: usize,
 }
 
@@ -172,11 +189,11 @@ impl<'a> Drive<'a> {
         connection: &Arc<Connection>,
         parked: &'a Arc<Parked>,
         call: &'a Call,
-        request: &'a Request,
+        request: Arc<Request>,
         earlier: Option<(Option<String>, Answers)>,
     ) -> Drive<'a> {
-        let (running, asks) = start(connection, call, request, earlier);
-        Drive { connection: connection.clone(), parked, call, request, running, asks, asked: 0 }
+        let (running, slot) = start(connection, call, &request, earlier);
+        Drive { connection: connection.clone(), parked, call, request, running, slot, asked: 0 }
     }
 
     async fn run(&mut self) -> Result<Box<RawValue>, Failure> {
@@ -198,15 +215,7 @@ impl<'a> Drive<'a> {
         tokio::select! {
             biased;
             answer = &mut self.running => Next::Answer(answer),
-            // Not a matter of the request itself: one that is parked outlives the round that began it.
-            () = self.call.ctx.cancel.cancelled() => Next::Answer(Err(RequestError::Cancelled)),
-            Some(first) = self.asks.recv() => {
-                let mut asked = vec![first];
-                while let Ok(more) = self.asks.try_recv() {
-                    asked.push(more);
-                }
-                Next::Asked(asked)
-            }
+            asked = self.slot.questions() => Next::Asked(asked),
         }
     }
 
@@ -221,8 +230,8 @@ impl<'a> Drive<'a> {
             return Err(ends_round(&**peer, questions, &Left::Server { state }));
         }
         let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
-        let again = start(&self.connection, self.call, self.request, Some((state, answers)));
-        (self.running, self.asks) = again;
+        let again = start(&self.connection, self.call, &self.request, Some((state, answers)));
+        (self.running, self.slot) = again;
         Ok(())
     }
 
@@ -250,9 +259,8 @@ impl<'a> Drive<'a> {
             open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() }).collect();
         if peer.round().is_some() {
             let ended = std::mem::replace(&mut self.running, Box::pin(std::future::pending()));
-            let asks = std::mem::replace(&mut self.asks, questions_of_nobody());
-            let connection = self.connection.clone();
-            let key = self.parked.keep(ParkedCall { running: ended, asks, open, connection })?;
+            let (slot, connection) = (self.slot.clone(), self.connection.clone());
+            let key = self.parked.keep(ParkedCall { running: ended, slot, open, connection })?;
             return Err(ends_round(&*peer, questions, &Left::Parked(key)));
         }
         let answers = tokio::select! {
@@ -275,10 +283,6 @@ impl<'a> Drive<'a> {
         }
         Ok(())
     }
-}
-
-fn questions_of_nobody() -> mpsc::Receiver<Asked> {
-    questions().1
 }
 
 fn kind_name(kind: AskKind) -> &'static str {
@@ -323,52 +327,41 @@ fn not_answered(kind: AskKind, refused: &AskRefused) -> RpcError {
 fn start(
     connection: &Arc<Connection>,
     call: &Call,
-    request: &Request,
+    request: &Arc<Request>,
     earlier: Option<(Option<String>, Answers)>,
-) -> (Running, mpsc::Receiver<Asked>) {
-    let (asks, asked) = questions();
-    let peer = call.ctx.peer.clone();
-    let caller = Listener { client: call.caller.client.name.clone(), peer, asks };
-    let connection = connection.clone();
-    let (mut request, meta) = (request.clone(), call.passed.meta.clone());
+) -> (Running, Arc<Slot>) {
+    let slot = Arc::new(Slot::default());
+    let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
+    let caller = Listener { client, peer, slot: slot.clone() };
+    let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
-    if !matches!(call.target, Target::Completion(_)) {
-        add(&mut request.params, &call.passed.params);
-    }
+    let is_completion = matches!(call.target, Target::Completion(_));
+    let passed = if is_completion { String::new() } else { call.passed.params.clone() };
+    let mut answered = String::new();
     if let Some((state, answers)) = earlier {
         let answers: Map<String, Value> =
             answers.into_iter().filter(|(key, _)| !key.starts_with(OWN_KEYS)).collect();
         if !answers.is_empty() {
-            add(&mut request.params, &format!(r#""inputResponses":{}"#, Value::Object(answers)));
+            add(&mut answered, &format!(r#""inputResponses":{}"#, Value::Object(answers)));
         }
         if let Some(state) = state {
-            add(&mut request.params, &format!(r#""requestState":{}"#, Value::from(state)));
+            add(&mut answered, &format!(r#""requestState":{}"#, Value::from(state)));
         }
     }
     let running = Box::pin(async move {
-        let Request { method, params, name, headers, timeout } = request;
+        let Request { method, params, name, headers, timeout } = &*request;
         let ask = Outward {
             method,
-            params,
+            params: [params, &passed, &answered],
             meta: &meta,
-            name: name.as_deref(),
-            headers: &headers,
+            name: name.as_ref().map(Named::as_str),
+            headers,
             caller: Some(caller),
-            timeout,
+            timeout: *timeout,
         };
         connection.request(ask).await
     });
-    (running, asked)
-}
-
-/// Adds members to the inside of an object.
-pub(crate) fn add(inside: &mut String, more: &str) {
-    if !more.is_empty() {
-        if !inside.is_empty() {
-            inside.push(',');
-        }
-        inside.push_str(more);
-    }
+    (running, slot)
 }
 
 /// What a server asks at the end of a round, and what it wants back with the answers.

@@ -2,8 +2,9 @@
 
 use crate::connection::RequestError;
 use crate::link::{Link, Outgoing};
+use crate::slot::{QUESTIONS_MAX, Slot};
 use bytes::Bytes;
-use portcullis_core::{Ask, AskKind, LogLevel, LogMessage, Peer, Progress};
+use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{Id, era};
@@ -12,13 +13,11 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// One of each kind is enough: what waits already says that there is something to look at.
 const HEARD_MAX: usize = 64;
-/// How many questions one call may have open at once.
-const QUESTIONS_MAX: usize = 16;
 /// How long a server's word for where a log message comes from may be.
 const LOGGER_CHARS_MAX: usize = 100;
 
@@ -47,27 +46,24 @@ pub(crate) struct Asked {
 
 pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
 
-/// One request that waits for its answer.
-pub(crate) struct Waiting {
-    answer: oneshot::Sender<Answer>,
-    /// Told at every sign of life.
-    alive: Arc<Notify>,
+/// One request that waits for its answer. Taken away before that, it is over.
+struct Waiting {
+    slot: Arc<Slot>,
     caller: Option<Listener>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.slot.end();
+    }
 }
 
 /// Who made the call that a request is part of.
 #[derive(Clone)]
 pub(crate) struct Listener {
-    /// The name of the client.
-    pub(crate) client: String,
+    pub(crate) client: Arc<Client>,
     pub(crate) peer: Arc<dyn Peer>,
-    pub(crate) asks: mpsc::Sender<Asked>,
-}
-
-/// What the one who waits holds.
-pub(crate) struct Expected {
-    pub(crate) answer: oneshot::Receiver<Answer>,
-    pub(crate) alive: Arc<Notify>,
+    pub(crate) slot: Arc<Slot>,
 }
 
 /// Where everything arrives that one server says.
@@ -110,11 +106,13 @@ impl Inbox {
         matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
     }
 
-    pub(crate) fn expect(&self, id: u64, caller: Option<Listener>) -> Expected {
-        let (answer, answered) = oneshot::channel();
-        let alive = Arc::new(Notify::new());
-        self.lock().insert(id, Waiting { answer, alive: alive.clone(), caller });
-        Expected { answer: answered, alive }
+    /// Says where the answer to a request goes that is about to be made.
+    pub(crate) fn expect(&self, id: u64, slot: Arc<Slot>, caller: Option<Listener>) {
+        self.lock().insert(id, Waiting { slot, caller });
+        // Who closes says so before it takes away what waits; so one of the two is noticed.
+        if self.closed.is_cancelled() {
+            self.forget(id);
+        }
     }
 
     /// Nobody waits for this any more. Returns whether somebody did.
@@ -139,15 +137,12 @@ impl Inbox {
         match message {
             Message::Response(response) => {
                 let Id::Number(id) = &response.id else { return };
-                let Some(waiting) = id.parse().ok().and_then(|id: u64| self.lock().remove(&id)) else {
-                    return;
-                };
+                let Some(waiting) = self.lock().remove(id) else { return };
                 let answer = match response.outcome {
                     Ok(result) => Ok(result.to_owned()),
                     Err(error) => Err(RequestError::refused(error)),
                 };
-                // Whoever asked may be gone.
-                let _ = waiting.answer.send(answer);
+                waiting.slot.answer(answer);
             }
             Message::Notification(notification) => {
                 let params = notification.params;
@@ -185,7 +180,7 @@ impl Inbox {
         let listener = {
             let waiting = self.lock();
             let Some(waiting) = waiting.get(&id) else { return };
-            waiting.alive.notify_one();
+            waiting.slot.alive();
             waiting.caller.clone()
         };
         if let (Some(listener), Some(progress)) = (listener, params["progress"].as_f64()) {
@@ -213,7 +208,7 @@ impl Inbox {
         for (id, waiting) in waiting.iter() {
             let Some(caller) = &waiting.caller else { continue };
             match only {
-                Some((_, other)) if other.client != caller.client => return None,
+                Some((_, other)) if other.client.name != caller.client.name => return None,
                 Some((other, _)) if other > *id => {}
                 _ => only = Some((*id, caller)),
             }
@@ -243,10 +238,7 @@ impl Inbox {
         };
         let params = value(params).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let asked = Asked { id, ask: Ask { kind, params } };
-        if let Err(full) = listener.asks.try_send(asked) {
-            let asked = match full {
-                mpsc::error::TrySendError::Full(asked) | mpsc::error::TrySendError::Closed(asked) => asked,
-            };
+        if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
         }
@@ -290,11 +282,6 @@ impl Inbox {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Makes the place where one call hears what the server asks.
-pub(crate) fn questions() -> (mpsc::Sender<Asked>, mpsc::Receiver<Asked>) {
-    mpsc::channel(QUESTIONS_MAX)
 }
 
 fn value(params: Option<&RawValue>) -> Option<Value> {

@@ -22,6 +22,7 @@ mod own;
 mod provider;
 mod recall;
 mod server;
+mod slot;
 mod spec;
 mod status;
 mod stdio;

@@ -1,6 +1,6 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
-use crate::drive::add;
+use crate::connection::add;
 use crate::own::Own;
 use crate::server::Server;
 use crate::spec::ServerSpec;

@@ -3,7 +3,7 @@
 use crate::catalog::{self, Offer, OwnTool, Said, Shown};
 use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
-use crate::drive::{Failure, Parked, Request, drive};
+use crate::drive::{Failure, Named, Parked, Request, drive};
 use crate::link::{Carrier, Credentials};
 use crate::live::Live;
 use crate::spec::{ServerSpec, TransportSpec};
@@ -354,7 +354,7 @@ impl Server {
             self.still_stands(call)?;
             let mut request = self.request(call)?;
             request.timeout = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
-            let error = match drive(&connection, &self.parked, call, &request).await {
+            let error = match drive(&connection, &self.parked, call, request).await {
                 Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
                 Ok(_) => {
                     let message = format!("server `{}` answered with what is no result", self.spec.name);
@@ -428,16 +428,17 @@ impl Server {
         let (method, params, name, headers) = match &call.target {
             Target::Tool(name) => {
                 let own = shown.tool_names.get(name).ok_or_else(unknown)?;
-                let params = format!(r#""name":{},"arguments":{arguments}"#, text(&own.name));
-                ("tools/call", params, Some(own.name.clone()), mirrored(own, call))
+                let params = format!(r#""name":{},"arguments":{arguments}"#, own.quoted);
+                ("tools/call", params, Some(Named::Tool(own.clone())), mirrored(own, call))
             }
             Target::Prompt(name) => {
                 let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
                 let params = format!(r#""name":{},"arguments":{arguments}"#, text(own));
-                ("prompts/get", params, Some(own.clone()), Vec::new())
+                ("prompts/get", params, Some(Named::Other(own.clone())), Vec::new())
             }
             Target::Resource(uri) => {
-                ("resources/read", format!(r#""uri":{}"#, text(uri)), Some(uri.clone()), Vec::new())
+                let params = format!(r#""uri":{}"#, text(uri));
+                ("resources/read", params, Some(Named::Other(uri.clone())), Vec::new())
             }
             Target::Completion(of) => {
                 let mut params = call.arguments.value().map_err(ToolError::invalid_args)?.clone();

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -101,6 +102,14 @@ struct Pipes {
 impl Link for Pipes {
     fn send<'a>(&'a self, message: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
         Box::pin(async move { self.out.send(message.bytes).await.map_err(|_| RequestError::Closed) })
+    }
+
+    fn take<'a>(&self, message: Outgoing<'a>) -> Result<Option<Outgoing<'a>>, RequestError> {
+        match self.out.try_send(message.bytes) {
+            Ok(()) => Ok(None),
+            Err(TrySendError::Full(bytes)) => Ok(Some(Outgoing { bytes, ..message })),
+            Err(TrySendError::Closed(_)) => Err(RequestError::Closed),
+        }
     }
 }
 

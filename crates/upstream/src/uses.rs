@@ -16,7 +16,7 @@ pub(crate) struct Uses {
     left: AtomicBool,
     /// Whether its client ever came without a session. Then nobody can tell when it has gone.
     sessionless: AtomicBool,
-    /// Told when somebody comes, when somebody goes, and when the client has left.
+    /// Told when the first one comes, when the last one goes, and when the client has left.
     pub(crate) changed: Notify,
 }
 
@@ -86,10 +86,12 @@ pub(crate) struct Use(Arc<Server>);
 impl Use {
     pub(crate) fn of(server: &Arc<Server>) -> Use {
         let uses = &server.uses;
-        uses.under_way.fetch_add(1, Ordering::AcqRel);
         uses.ever.fetch_add(1, Ordering::AcqRel);
         uses.left.store(false, Ordering::Release);
-        uses.changed.notify_waiters();
+        // One more or less of several is no news.
+        if uses.under_way.fetch_add(1, Ordering::AcqRel) == 0 {
+            uses.changed.notify_waiters();
+        }
         Use(server.clone())
     }
 }
@@ -106,7 +108,8 @@ impl Drop for Use {
     fn drop(&mut self) {
         let uses = &self.0.uses;
         uses.touch();
-        uses.under_way.fetch_sub(1, Ordering::AcqRel);
-        uses.changed.notify_waiters();
+        if uses.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            uses.changed.notify_waiters();
+        }
     }
 }

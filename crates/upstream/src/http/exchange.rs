@@ -60,12 +60,13 @@ impl Exchanges {
         body: Bytes,
         is_safe: bool,
     ) -> Result<Reply, RequestError> {
-        match self.attempt(method.clone(), None, headers.clone(), body.clone()).await {
+        let made = match self.attempt(&method, None, &headers, &body).await {
             Err(Unmade::Broken(error)) if error.sent && error.reused && is_safe => {
-                self.make(method, None, headers, body).await
+                self.attempt(&method, None, &headers, &body).await
             }
-            made => made.map_err(RequestError::from),
-        }
+            made => made,
+        };
+        made.map_err(RequestError::from)
     }
 
     /// Makes a request, and returns the head of the answer whatever its status, but for those that are dealt with here.
@@ -76,20 +77,20 @@ impl Exchanges {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Reply, RequestError> {
-        self.attempt(method, path, headers, body).await.map_err(RequestError::from)
+        self.attempt(&method, path, &headers, &body).await.map_err(RequestError::from)
     }
 
     async fn attempt(
         &self,
-        method: Method,
+        method: &Method,
         path: Option<&str>,
-        headers: HeaderMap,
-        body: Bytes,
+        headers: &HeaderMap,
+        body: &Bytes,
     ) -> Result<Reply, Unmade> {
         let (mut redirects, mut refusals) = (0, 0);
         let (mut to, keeps) = (path.map_or_else(|| self.path(), str::to_owned), path.is_none());
         loop {
-            let headers = self.dressed(&method, headers.clone()).await?;
+            let headers = self.dressed(method, headers.clone()).await?;
             let used = headers.get(AUTHORIZATION).cloned();
             let ask = Ask { method: method.clone(), path: to.clone(), headers, body: body.clone() };
             let reply = self.own.send(ask).await.map_err(Unmade::Broken)?;
