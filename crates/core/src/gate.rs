@@ -197,8 +197,18 @@ impl Gate {
 
     /// Returns a tool by name, if the caller may see it. Not charged: a transport asks this about a call that is.
     pub fn find_tool(&self, caller: &Caller, name: &str) -> Option<Arc<ToolDef>> {
+        self.find_tool_if(caller, name, |_| true)
+    }
+
+    /// Returns a tool that is wanted, if the caller may see it. Whether it may is asked last, because that costs most.
+    pub fn find_tool_if(
+        &self,
+        caller: &Caller,
+        name: &str,
+        wanted: impl Fn(&ToolDef) -> bool,
+    ) -> Option<Arc<ToolDef>> {
         let view = caller.client.scope.view;
-        let knows = |tool: &ToolDef| tool.withheld.is_none() && tool.is_for(view);
+        let knows = |tool: &ToolDef| tool.withheld.is_none() && tool.is_for(view) && wanted(tool);
         let tool = self.registry.tool(name).filter(|tool| knows(tool));
         tool.filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
     }

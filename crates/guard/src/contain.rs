@@ -49,10 +49,14 @@ impl Layer for Contain {
             let stop = stop.drop_guard();
             // Inside the async block, so that a layer that panics before its first await is caught as well.
             let run = AssertUnwindSafe(async move { next.run(call).await }).catch_unwind();
+            if caller_gave_up.is_cancelled() {
+                return Err(ToolError::cancelled());
+            }
+            // The call first: for one that is done at once nobody has to be waited for.
             let outcome = tokio::select! {
                 biased;
-                () = caller_gave_up.cancelled() => return Err(ToolError::cancelled()),
                 outcome = run => outcome,
+                () = caller_gave_up.cancelled() => return Err(ToolError::cancelled()),
                 () = expire(limits.deadline(), &trail.waits) => {
                     Limit::CallTime.hit();
                     return Err(ToolError::timeout(limits.deadline())

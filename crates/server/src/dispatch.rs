@@ -72,7 +72,6 @@ pub(crate) struct CallJob {
     pub(crate) id: Id,
     pub(crate) revision: Revision,
     pub(crate) call: Call,
-    pub(crate) style: ErrorStyle,
     pub(crate) round: Option<Arc<RoundPeer>>,
 }
 
@@ -100,7 +99,7 @@ impl Job {
 
 impl CallJob {
     async fn run(self) -> Option<Reply> {
-        let CallJob { hub, id, revision, call, style, round } = self;
+        let CallJob { hub, id, revision, call, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
         let client = call.caller.client.clone();
@@ -111,10 +110,8 @@ impl CallJob {
         tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         let error = match outcome {
             Ok(output) => {
-                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target)
-                    && let Some(server) = hub.gate.server_of(name)
-                {
-                    hub.tasks.remember(&client, &server, raw);
+                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target) {
+                    hub.tasks.remember(&client, || hub.gate.server_of(name), raw);
                 }
                 return Some(Ok(Body::Clean(render::output(revision, &target, &output))));
             }
@@ -130,6 +127,7 @@ impl CallJob {
             let state = hub.seal.seal(&digest, round.answers().clone(), input);
             return Some(Ok(Body::Clean(render::questions(revision, input, &state))));
         }
+        let style = error_style(&hub, &client, &target);
         // It repeats names that the caller gave, which the gate does not hand back.
         Some(unchecked(render::failure(revision, &target, style, &error)))
     }
@@ -137,6 +135,15 @@ impl CallJob {
 
 fn is_error(output: &portcullis_core::Output) -> bool {
     matches!(output, portcullis_core::Output::Tool(tool) if tool.is_error)
+}
+
+/// Returns how a failure is told: as the tool's family does it, as far as the caller may know of the tool.
+pub(crate) fn error_style(hub: &Hub, client: &Arc<Client>, target: &Target) -> ErrorStyle {
+    match target {
+        Target::Tool(name) => hub.gate.find_tool(&caller(client), name).map(|tool| tool.error_style),
+        Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+    }
+    .unwrap_or_default()
 }
 
 /// The log learns why; the caller is told what to do.
@@ -373,22 +380,22 @@ impl Exchange {
                 Err(reason) => return Job::Ready(Err(RpcError::invalid_params(reason))),
             }
         }
-        let tool = self.hub.gate.find_tool(&self.caller(), &name);
-        let style = tool.as_ref().map(|tool| tool.error_style).unwrap_or_default();
+        let may_be_task = |tool: &ToolDef| tool.tasks != TaskSupport::Never;
+        let tool = match self.revision.era() {
+            Era::Sessions => None,
+            Era::PerRequest => self.hub.gate.find_tool_if(&self.caller(), &name, may_be_task),
+        };
         let support = tool.map(|tool| tool.tasks).unwrap_or_default();
         let offers = self.offers();
         let target = Target::Tool(name);
         let job = match found {
-            Some(arguments) => self.call_with(target, arguments, params, style),
-            None => self.call(target, params, style),
+            Some(arguments) => self.call_with(target, arguments, params),
+            None => self.call(target, params),
         };
         let job = match job {
             Ok(job) => job,
             Err(error) => return Job::Ready(Err(error)),
         };
-        if job.revision.era() == Era::Sessions {
-            return Job::Call(job);
-        }
         let answered = job.round.as_ref().is_some_and(|round| !round.answers().is_empty());
         match (support, offers.tasks) {
             (TaskSupport::Never, _) | (TaskSupport::Optional, false) => Job::Call(job),
@@ -403,15 +410,12 @@ impl Exchange {
     }
 
     fn read_resource(self, params: &Params<'_>) -> Job {
-        let job = bounded_uri(params)
-            .and_then(|uri| self.call(Target::Resource(uri), params, ErrorStyle::Sentence));
+        let job = bounded_uri(params).and_then(|uri| self.call(Target::Resource(uri), params));
         job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }
 
     fn get_prompt(self, params: &Params<'_>) -> Job {
-        let job = params
-            .text(Key::Name)
-            .and_then(|name| self.call(Target::Prompt(name), params, ErrorStyle::Sentence));
+        let job = params.text(Key::Name).and_then(|name| self.call(Target::Prompt(name), params));
         job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }
 
@@ -420,18 +424,18 @@ impl Exchange {
             // The whole of `params` is the argument: what is typed, and what is settled already.
             let arguments = request.params.map(|raw| Arguments::new(raw.to_owned()));
             let arguments = arguments.unwrap_or_else(Arguments::empty);
-            self.call_with(Target::Completion(of), arguments, params, ErrorStyle::Sentence)
+            self.call_with(Target::Completion(of), arguments, params)
         });
         job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }
 
-    fn call(self, target: Target, params: &Params<'_>, style: ErrorStyle) -> Result<Box<CallJob>, RpcError> {
+    fn call(self, target: Target, params: &Params<'_>) -> Result<Box<CallJob>, RpcError> {
         let arguments = match params.raw(Key::Arguments) {
             None => Arguments::empty(),
             Some(raw) if raw.get().starts_with('{') => Arguments::new(raw.to_owned()),
             Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
         };
-        self.call_with(target, arguments, params, style)
+        self.call_with(target, arguments, params)
     }
 
     fn call_with(
@@ -439,7 +443,6 @@ impl Exchange {
         target: Target,
         arguments: Arguments,
         params: &Params<'_>,
-        style: ErrorStyle,
     ) -> Result<Box<CallJob>, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
@@ -449,7 +452,7 @@ impl Exchange {
             let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
             call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
-            return Ok(Box::new(CallJob { hub, id, revision, call, style, round: None }));
+            return Ok(Box::new(CallJob { hub, id, revision, call, round: None }));
         }
         let mut earlier = match params.optional_text(Key::RequestState)? {
             Some(text) => {
@@ -464,7 +467,7 @@ impl Exchange {
         let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
         call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
-        Ok(Box::new(CallJob { hub, id, revision, call, style, round: Some(round) }))
+        Ok(Box::new(CallJob { hub, id, revision, call, round: Some(round) }))
     }
 
     /// Returns where to ask after a task, if another server runs it.

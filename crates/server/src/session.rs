@@ -83,8 +83,8 @@ impl Session {
 
     /// Returns a session whose own stream can be read and taken up again.
     pub(crate) fn streaming(client: Arc<Client>, transport: &'static str) -> Result<Arc<Session>, RpcError> {
-        let name = "s0".to_owned();
-        let home = Stream::new(Some(name.clone()));
+        let home = Stream::resumable();
+        let name = home.named(|| "s0".to_owned()).to_owned();
         let streams = Streams { next: 1, recent: VecDeque::from([(name, home.clone())]) };
         Session::with_streams(client, transport, home, streams)
     }
@@ -239,9 +239,7 @@ impl Session {
     /// Takes the client's answer to a question. An answer to no question is ignored.
     pub(crate) fn answer(&self, response: &portcullis_wire::Response<'_>) {
         let Id::Number(id) = &response.id else { return };
-        let Some(sender) = id.parse().ok().and_then(|id: u64| lock(&self.questions).remove(&id)) else {
-            return;
-        };
+        let Some(sender) = lock(&self.questions).remove(id) else { return };
         let result = match response.outcome {
             Ok(raw) => portcullis_core::json::parse_strict(raw.get()).map_err(|e| e.to_string()),
             Err(raw) => Err(portcullis_core::json::printable(raw.get())),
@@ -250,12 +248,14 @@ impl Session {
         let _ = sender.send(result);
     }
 
-    /// Opens a stream for one request that a client can come back to.
-    pub(crate) fn open_stream(&self) -> Arc<Stream> {
+    /// Keeps the stream of one request, so that the client can come back to it.
+    pub(crate) fn keep_stream(&self, stream: &Arc<Stream>) {
+        if !stream.is_resumable() {
+            return;
+        }
         let mut streams = lock(&self.streams);
-        let name = format!("s{}", streams.next);
+        let name = stream.named(|| format!("s{}", streams.next)).to_owned();
         streams.next += 1;
-        let stream = Stream::new(Some(name.clone()));
         streams.recent.push_back((name, stream.clone()));
         // The session's own stream stays, and so does the new one; of the others the oldest goes.
         let bytes =
@@ -268,12 +268,6 @@ impl Session {
             let at = done.map_or(1, |at| at + 1);
             streams.recent.remove(at);
         }
-        stream
-    }
-
-    /// Forgets a stream that was never read as one.
-    pub(crate) fn forget_stream(&self, stream: &Arc<Stream>) {
-        lock(&self.streams).recent.retain(|(_, kept)| !Arc::ptr_eq(kept, stream));
     }
 
     /// Finds the stream that an event id belongs to, and the event's number.
@@ -493,7 +487,7 @@ mod tests {
     fn a_client_is_asked_so_many_questions_at_once_and_no_more() {
         let session = Session::streaming(client(), "http").unwrap();
         let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
-        let stream = Stream::new(None);
+        let stream = Stream::fleeting();
         let before = Limit::Questions.hits();
         let mut waiting: Vec<_> = (0..QUESTIONS_MAX).map(|_| session.ask(&ask, &*stream).unwrap()).collect();
         assert!(session.ask(&ask, &*stream).is_err());

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::Stream as FutureStream;
 use portcullis_wire::sse;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -63,16 +63,37 @@ struct State {
 /// A buffered stream of messages.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// `Some` for a stream that can be taken up again; part of its event ids.
-    name: Option<String>,
+    /// Whether it can be taken up again.
+    resumable: bool,
+    /// What such a stream is called in the ids of its events. Most never have one, so it is named when it is read.
+    name: OnceLock<String>,
     state: Mutex<State>,
     wake: Notify,
 }
 
 impl Stream {
-    pub(crate) fn new(name: Option<String>) -> Arc<Stream> {
-        let state = State { next_seq: 1, ..State::default() };
-        Arc::new(Stream { name, state: Mutex::new(state), wake: Notify::new() })
+    /// Returns a stream whose reader, once gone, does not come back.
+    pub(crate) fn fleeting() -> Arc<Stream> {
+        Stream::new(false)
+    }
+
+    /// Returns a stream that can be taken up again by its name.
+    pub(crate) fn resumable() -> Arc<Stream> {
+        Stream::new(true)
+    }
+
+    fn new(resumable: bool) -> Arc<Stream> {
+        let state = Mutex::new(State { next_seq: 1, ..State::default() });
+        Arc::new(Stream { resumable, name: OnceLock::new(), state, wake: Notify::new() })
+    }
+
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.resumable
+    }
+
+    /// Returns its name, which it gets now if it has none.
+    pub(crate) fn named(&self, name: impl FnOnce() -> String) -> &str {
+        self.name.get_or_init(name)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,8 +110,7 @@ impl Stream {
         let seq = state.next_seq;
         state.next_seq += 1;
         state.events.push_back(Event { seq, data, must_arrive });
-        let resumable = self.name.is_some();
-        state.make_room(resumable);
+        state.make_room(self.resumable);
         drop(state);
         self.wake.notify_waiters();
         // A reader that is between two looks finds this permit.
@@ -149,7 +169,7 @@ impl Stream {
             state.reader
         };
         self.wake.notify_waiters();
-        let first = match (&self.name, prime) {
+        let first = match (self.name.get(), prime) {
             (Some(name), Prime::Yes) => Some(sse::priming(&format!("{name}-{after}"), RETRY_MS)),
             _ => None,
         };
@@ -227,7 +247,7 @@ impl Position {
         }
         let mut chunk = Vec::new();
         for event in state.events.iter().filter(|event| event.seq > self.after) {
-            let id = self.stream.name.as_ref().map(|name| format!("{name}-{}", event.seq));
+            let id = self.stream.name.get().map(|name| format!("{name}-{}", event.seq));
             chunk.extend_from_slice(&sse::event(id.as_deref(), Some("message"), &event.data));
         }
         if chunk.is_empty() {
@@ -235,7 +255,7 @@ impl Position {
         }
         self.after = state.next_seq - 1;
         state.taken = self.after;
-        if self.stream.name.is_none() {
+        if !self.stream.resumable {
             state.events.clear();
             state.bytes = 0;
         }
@@ -266,7 +286,7 @@ impl Outlet for Stream {
     }
 
     fn let_go(&self) {
-        if self.name.is_some() {
+        if self.resumable {
             self.state().let_go = true;
             self.wake.notify_waiters();
             self.wake.notify_one();
@@ -295,7 +315,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_comes_back_for_what_it_missed() {
-        let stream = Stream::new(Some("s1".to_owned()));
+        let stream = Stream::resumable();
+        stream.named(|| "s1".to_owned());
         for n in 1..=3 {
             stream.deliver(Clean::guarded(format!("{n}").into()));
         }
@@ -309,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_reader_loses_notifications_but_no_answers() {
-        let stream = Stream::new(None);
+        let stream = Stream::fleeting();
         stream.deliver(Clean::words("answer"));
         for n in 0..10_000 {
             stream.notify(Clean::guarded(format!("{n}").into()));
@@ -323,7 +344,8 @@ mod tests {
 
     #[tokio::test]
     async fn letting_go_ends_the_reader_and_keeps_the_stream() {
-        let stream = Stream::new(Some("s1".to_owned()));
+        let stream = Stream::resumable();
+        stream.named(|| "s1".to_owned());
         stream.let_go();
         let mut reader = Box::pin(stream.clone().read(0, Prime::Yes, None));
         assert!(reader.next().await.unwrap().unwrap().starts_with(b"id: s1-0\nretry: "));

@@ -1,6 +1,6 @@
 //! Calls that run on while the client looks in from time to time.
 
-use crate::dispatch::{CallJob, log_failure};
+use crate::dispatch::{CallJob, error_style, log_failure};
 use crate::peer::is_answer;
 use crate::session::random_id;
 use portcullis_core::{
@@ -144,13 +144,19 @@ fn task_of(result: &RawValue) -> Option<String> {
 
 impl Tasks {
     /// Remembers whose task it is that another server has made of a call.
-    pub(crate) fn remember(&self, owner: &Client, server: &str, result: &RawValue) {
+    pub(crate) fn remember(
+        &self,
+        owner: &Client,
+        server: impl FnOnce() -> Option<String>,
+        result: &RawValue,
+    ) {
         let Some(id) = task_of(result) else { return };
+        let Some(server) = server() else { return };
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         if foreign.len() >= FOREIGN_MAX {
             foreign.pop_front();
         }
-        foreign.push_back(ForeignTask { id, owner: owner.name.clone(), server: server.to_owned() });
+        foreign.push_back(ForeignTask { id, owner: owner.name.clone(), server });
     }
 
     /// Finds a task that another server runs for this client.
@@ -278,7 +284,7 @@ impl Peer for TaskPeer {
 
 /// Starts a call as a task and answers with the task.
 pub(crate) fn start(job: CallJob) -> Answer {
-    let CallJob { hub, revision, mut call, style, .. } = job;
+    let CallJob { hub, revision, mut call, .. } = job;
     let created = now(&*hub.clock);
     let cancel = CancellationToken::new();
     let state =
@@ -308,7 +314,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
     shown["resultType"] = "task".into();
     let first = call.ctx.peer.clone();
     call.ctx = CallCtx { cancel: cancel.clone(), peer: Arc::new(TaskPeer { task: task.clone(), first }) };
-    let (target, running) = (call.target.clone(), hub.running.clone());
+    let (client, target, running) = (call.caller.client.clone(), call.target.clone(), hub.running.clone());
     running.spawn(async move {
         let outcome = hub.gate.call(call).await;
         let end = match outcome {
@@ -316,6 +322,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
             Err(error) if error.kind == ErrorKind::Cancelled => Phase::Ended("cancelled", Ok(Value::Null)),
             Err(error) => {
                 log_failure(&target, &error);
+                let style = error_style(&hub, &client, &target);
                 ended(render::failure(revision, &target, style, &error))
             }
         };

@@ -6,6 +6,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// How long an id may be. Real ones are numbers or UUIDs; a longer one only fills logs and tables.
 pub const ID_BYTES_MAX: usize = 256;
@@ -15,11 +16,14 @@ pub const METHOD_BYTES_MAX: usize = 128;
 pub const BATCH_MAX: usize = 64;
 
 /// The id of a request: a whole number or a string, given back as it came.
+///
+/// Every call copies its id to several places, so copies cost nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Id {
-    /// The digits, so that a number beyond 64 bits comes back as it was.
-    Number(String),
-    Text(String),
+    Number(u64),
+    /// The digits of any other number, so that it comes back as it was.
+    Digits(Arc<str>),
+    Text(Arc<str>),
 }
 
 impl Id {
@@ -29,29 +33,31 @@ impl Id {
             return None;
         }
         if raw.starts_with('"') {
-            return serde_json::from_str(raw).ok().map(Id::Text);
+            return serde_json::from_str::<String>(raw).ok().map(|text| Id::Text(text.into()));
         }
         let digits = raw.strip_prefix('-').unwrap_or(raw);
-        let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-        whole.then(|| Id::Number(raw.to_owned()))
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        Some(raw.parse().map_or_else(|_| Id::Digits(raw.into()), Id::Number))
     }
 
     /// Writes the id as JSON.
     pub fn write(&self, into: &mut Vec<u8>) {
         match self {
-            Id::Number(digits) => into.extend_from_slice(digits.as_bytes()),
-            Id::Text(text) => {
-                // Writing a string into memory cannot fail.
-                let _ = serde_json::to_writer(into, text);
-            }
+            // Writing into memory cannot fail.
+            Id::Number(number) => drop(serde_json::to_writer(into, number)),
+            Id::Digits(digits) => into.extend_from_slice(digits.as_bytes()),
+            Id::Text(text) => drop(serde_json::to_writer(into, &**text)),
         }
     }
 
     /// Returns the id as a JSON value.
     pub fn to_value(&self) -> serde_json::Value {
         match self {
-            Id::Number(digits) => serde_json::from_str(digits).unwrap_or_default(),
-            Id::Text(text) => text.as_str().into(),
+            Id::Number(number) => (*number).into(),
+            Id::Digits(digits) => serde_json::from_str(digits).unwrap_or_default(),
+            Id::Text(text) => (&**text).into(),
         }
     }
 }
@@ -59,7 +65,8 @@ impl Id {
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Id::Number(digits) => f.write_str(digits),
+            Id::Number(number) => number.fmt(f),
+            Id::Digits(digits) => f.write_str(digits),
             Id::Text(text) => f.write_str(&printable(text)),
         }
     }

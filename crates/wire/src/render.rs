@@ -35,7 +35,9 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
         }
         Output::Raw(raw) => {
             let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
-            era::dress_foreign(revision, kind, raw.get().as_bytes().to_vec())
+            let mut result = Vec::with_capacity(raw.get().len() + ENVELOPE_BYTES);
+            result.extend_from_slice(raw.get().as_bytes());
+            era::dress_foreign(revision, kind, result)
         }
     }
 }

@@ -26,7 +26,7 @@ const BACKLOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Opens the stream. Its first event tells where messages go.
 pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
-    let stream = Stream::new(None);
+    let stream = Stream::fleeting();
     let opened = Session::new(client, "sse", stream.clone())
         .and_then(|session| app.hub.sessions.add(&session).map(|()| session));
     let session = match opened {

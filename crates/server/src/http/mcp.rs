@@ -14,8 +14,9 @@ use crate::session::Session;
 use crate::stream::{Outlet, Prime, Stream};
 use axum::body::{Body, HttpBody};
 use axum::extract::State;
+use axum::http::header::AsHeaderName;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::{BoxError, Extension};
 use bytes::Bytes;
@@ -30,15 +31,16 @@ use portcullis_wire::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-pub(super) const SESSION_HEADER: &str = "mcp-session-id";
-pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
+// As names, not as texts: those would be read anew for every request.
+pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Returns a header's value if it is there exactly once. Of two, a proxy may have looked at the other one.
-fn only_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn only_text<K: AsHeaderName>(headers: &HeaderMap, name: K) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
@@ -128,26 +130,42 @@ pub(super) async fn take(hub: Arc<Hub>, client: Arc<Client>, request: axum::extr
 
 /// `curl -d` says form data and means JSON; everything else that is not JSON is refused.
 fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
-    let content_type = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or("application/json");
+    let content_type = text(headers, header::CONTENT_TYPE).unwrap_or("application/json");
     let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if !["application/json", "application/x-www-form-urlencoded"]
-        .iter()
-        .any(|t| essence.eq_ignore_ascii_case(t))
-    {
+    let is_known = |known: &str| essence.eq_ignore_ascii_case(known);
+    if !["application/json", "application/x-www-form-urlencoded"].into_iter().any(is_known) {
         let reason = "send `Content-Type: application/json`\n";
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
-    if !accepts(headers, &["*/*", "application/*", "application/json", "text/event-stream"]) {
+    if !Accepts::of(headers).anything {
         let reason = "send `Accept: application/json, text/event-stream`\n";
         return Err(plain(StatusCode::NOT_ACCEPTABLE, reason));
     }
     Ok(())
 }
 
-/// Returns whether the client takes one of these types. Who says nothing takes anything.
-fn accepts(headers: &HeaderMap, types: &[&str]) -> bool {
-    let accept = text(headers, header::ACCEPT.as_str()).unwrap_or("*/*");
-    types.iter().any(|wanted| accept.contains(wanted))
+/// What a client takes. Who says nothing takes anything.
+#[derive(Debug, Clone, Copy)]
+struct Accepts {
+    /// Whether it takes one of the forms that an answer may have.
+    anything: bool,
+    events: bool,
+}
+
+impl Accepts {
+    fn of(headers: &HeaderMap) -> Accepts {
+        let accept = text(headers, header::ACCEPT).unwrap_or("*/*");
+        // What nearly all say, word for word.
+        if accept == "application/json, text/event-stream" {
+            return Accepts { anything: true, events: true };
+        }
+        let one_of = |types: &[&str]| types.iter().any(|wanted| accept.contains(wanted));
+        let events = one_of(&["*/*", "text/*", "text/event-stream"]);
+        Accepts {
+            anything: one_of(&["*/*", "text/event-stream", "application/*", "application/json"]),
+            events,
+        }
+    }
 }
 
 struct Post {
@@ -209,7 +227,7 @@ impl Post {
                     let status = status_of(revision, &error);
                     return rpc_error(&self.hub.outgoing, status, Some(&request.id), error);
                 }
-                let stream = Stream::new(None);
+                let stream = Stream::fleeting();
                 self.run(revision, None, stream, meta, request, &params).await
             }
             Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params).await,
@@ -231,8 +249,8 @@ impl Post {
             Err(refused) => return refused,
         };
         let (revision, stream) = match &session {
-            Some(session) => (session.revision(), session.open_stream()),
-            None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), Stream::new(None)),
+            Some(session) => (session.revision(), Stream::resumable()),
+            None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), Stream::fleeting()),
         };
         self.run(revision, session, stream, meta, request, params).await
     }
@@ -249,7 +267,7 @@ impl Post {
                 );
             }
         };
-        let stream = Stream::new(None);
+        let stream = Stream::fleeting();
         let hub = self.hub.clone();
         let revision = Revision::NEWEST_WITH_SESSIONS;
         let mut response = self.run(revision, Some(session.clone()), stream, meta, request, params).await;
@@ -287,8 +305,10 @@ impl Post {
         let name = params.text(key)?;
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
         if method == Method::CallTool
-            && let Some(tool) = self.hub.gate.find_tool(&crate::dispatch::caller(&self.client), &name)
-            && mirrored::mirrors_arguments(&tool.input_schema)
+            && let Some(tool) =
+                self.hub.gate.find_tool_if(&crate::dispatch::caller(&self.client), &name, |tool| {
+                    mirrored::mirrors_arguments(&tool.input_schema)
+                })
         {
             let arguments = params.optional_object(Key::Arguments)?.unwrap_or_default();
             mirrored::check_arguments(&tool.input_schema, &arguments.into(), header)?;
@@ -324,14 +344,8 @@ impl Post {
             cancel: cancel.clone(),
         };
         let job = exchange.prepare(request, params);
-        let forget = || {
-            if let Some(session) = &session {
-                session.forget_stream(&stream);
-            }
-        };
         if let Job::Ready(answer) = job {
             drop(in_flight);
-            forget();
             return answered(&hub.outgoing, revision, &id, Some(answer));
         }
         let work = async move {
@@ -343,7 +357,7 @@ impl Post {
         let mut running =
             Running::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
         // A client that takes no events gets its answer all the same, without what is said before it.
-        let streams = accepts(&headers, &["*/*", "text/*", "text/event-stream"]);
+        let streams = Accepts::of(&headers).events;
         tokio::select! {
             biased;
             answer = &mut running => match answer {
@@ -353,10 +367,7 @@ impl Post {
                     stream.finish();
                     running.into_stream(Prime::No, session)
                 }
-                answer => {
-                    forget();
-                    answered(&running.hub.outgoing, revision, &id, answer)
-                }
+                answer => answered(&running.hub.outgoing, revision, &id, answer),
             },
             () = stream.has_event(), if streams => {
                 let prime = match &session {
@@ -429,7 +440,7 @@ impl Post {
             // A batch has no stream of its own; what is said before its answers goes to the session's.
             let outlet: Arc<dyn Outlet> = match &session {
                 Some(session) => session.home.clone(),
-                None => Stream::new(None),
+                None => Stream::fleeting(),
             };
             let exchange = Exchange {
                 id: request.id.clone(),

@@ -57,6 +57,9 @@ impl Running {
 
     /// Answers with the stream, whose next event may be the last.
     pub(super) fn into_stream(mut self, prime: Prime, session: Option<Arc<Session>>) -> Response {
+        if let Some(session) = &session {
+            session.keep_stream(&self.stream);
+        }
         self.detach();
         // In the newer era a closed stream is a cancelled call; in the older one the client comes back.
         let on_end: OnEnd = match self.revision.era() {

@@ -9,12 +9,14 @@ use crate::stream::Prime;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_core::Client;
 use portcullis_wire::{Era, Revision};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The stream of messages that belong to no request, or a lost stream taken up again.
 pub(super) async fn get(
@@ -26,10 +28,10 @@ pub(super) async fn get(
         Ok(session) => session,
         Err(refused) => return refused,
     };
-    if !text(&headers, header::ACCEPT.as_str()).unwrap_or_default().contains("text/event-stream") {
+    if !text(&headers, header::ACCEPT).unwrap_or_default().contains("text/event-stream") {
         return plain(StatusCode::NOT_ACCEPTABLE, "send `Accept: text/event-stream`\n");
     }
-    let found = match text(&headers, "last-event-id") {
+    let found = match text(&headers, LAST_EVENT_ID) {
         Some(event_id) => session.find_stream(event_id),
         None => session.find_stream("s0-0").map(|(stream, _)| {
             let taken = stream.taken();
