@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: every figure that the project promises, measured in one run.
 //!
-//! The measuring is `bench-load`'s job (`crates/testkit`). This builds it and the hub as they are released, runs it,
+//! The measuring is `bench-load`'s job (`crates/testkit`). This builds it and the hub as they are shipped, runs it,
 //! and writes the table to `docs/benchmarks.md`. Never part of a test: a busy machine is no fault of a change.
 
 mod peers;
@@ -23,8 +23,8 @@ const INTRODUCTION: &str = "\
 cargo xtask bench
 ```
 
-It needs Linux and about five minutes, wants ripgrep for one comparison, and builds in release first; the bare servers
-that the hub is compared with are built in the same way. A machine that does other work at the same time
+It needs Linux and about five minutes, wants ripgrep for one comparison, and builds first, as what is shipped is built
+(profile `dist`: ten minutes or more); the bare servers that the hub is compared with are built in the same way. A machine that does other work at the same time
 shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
 between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
 `bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
@@ -33,7 +33,7 @@ How each figure is taken:
 
 - **Guards**: `workspace_read` of a 4 KB file through `portcullis_guard::stack` and through a gate without layers,
   in one process; batches of 2,000 calls take turns, and the median of the differences is shown.
-- **Over HTTP**: the released binary with all guards on and only the rate limit raised, one client token, 16 calls in
+- **Over HTTP**: the shipped binary with all guards on and only the rate limit raised, one client token, 16 calls in
   flight on 16 kept connections, in both eras of the protocol (with a session, and with everything in each request).
   The echo is a bare axum server that parses the JSON it is sent and sends it back; it is sent what the hub answers, so
   both write the same bytes. It is a process of its own with the same allocator and as many threads. Hub and echo take
@@ -41,7 +41,7 @@ How each figure is taken:
   request and answers with text it has at hand: no server that opens a file can be as fast.
   The load generator is one thread on the same machine. CPU is user and system time of the server's process.
 - **Start**: from the start of the process until the answer to `tools/list` has been read; median of 20.
-- **`web_fetch`**: the released binary and `mcp-server-fetch` from PyPI, both on stdio and spoken to in the same way, fetch the
+- **`web_fetch`**: the shipped binary and `mcp-server-fetch` from PyPI, both on stdio and spoken to in the same way, fetch the
   same pages from a site on this machine, by turns, 5 times each; medians are compared. What should survive of a page is
   looked for in both texts. `cargo xtask bench fetch` does only this. It needs Python.
 - **Vault**: 10,000 notes of 4 KB with words as often as in a language. The first figure is from the start of the process to
@@ -55,7 +55,7 @@ How each figure is taken:
   stdio, which is what they are for), and nobody. The hub has every guard on but the rate limit raised: a token is asked for, the
   server's definitions were looked at and are pinned, its tools are declared to read, every call is recorded. The others are set up
   as their documentation shows it for one server, with no middleware, no token and no record, and with their logs
-  turned down to warnings.
+  turned down to warnings. The one from crates.io is built as `cargo install` builds it.
   The same client loads all of them: one session each, of 2025-06-18, 16 kept connections, and then one. Seven turns of
   1 s and of 0.5 s; medians are compared, and CPU is that of whoever stands between, without the tiny server. The latency that somebody adds is
   the median at 1 in flight less that of calling the tiny server directly, on its pipes or over HTTP. Every answer is
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 fn all(layout: &Layout) -> Result<()> {
     let peers = peers::install(layout)?;
     cargo_build(layout)?;
-    let mut bench = layout.command(layout.released("bench-load"));
-    bench.arg("run").arg(layout.released("portcullis"));
+    let mut bench = layout.command(layout.shipped("bench-load"));
+    bench.arg("run").arg(layout.shipped("portcullis"));
     let mut measured = figures(&mut bench).context("bench-load")?;
     measured += &upstream(layout, &peers)?;
     measured += &fetch(layout)?;
@@ -105,8 +105,8 @@ fn all(layout: &Layout) -> Result<()> {
 
 /// Calls another server through the hub, and through others of its kind.
 fn upstream(layout: &Layout, peers: &[String]) -> Result<String> {
-    let mut bench = layout.command(layout.released("bench-load"));
-    bench.arg("upstream").arg(layout.released("portcullis")).args(peers);
+    let mut bench = layout.command(layout.shipped("bench-load"));
+    bench.arg("upstream").arg(layout.shipped("portcullis")).args(peers);
     figures(&mut bench).context("calls to another server")
 }
 
@@ -114,7 +114,7 @@ fn upstream(layout: &Layout, peers: &[String]) -> Result<String> {
 fn fetch(layout: &Layout) -> Result<String> {
     let python = python::install(layout, "fetch")?;
     let mut bench = layout.command(python);
-    bench.arg("tests/clients/python/fetch_bench.py").arg(layout.released("portcullis"));
+    bench.arg("tests/clients/python/fetch_bench.py").arg(layout.shipped("portcullis"));
     figures(&mut bench).context("the comparison with mcp-server-fetch")
 }
 
@@ -143,7 +143,7 @@ fn cargo_build(layout: &Layout) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = layout
         .command(cargo)
-        .args(["build", "--release", "--package", "portcullis", "--package", "portcullis-testkit"])
+        .args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-testkit"])
         .args(["--bin", "portcullis", "--bin", "bench-load"])
         .status()
         .context("cargo did not start")?;
@@ -192,7 +192,7 @@ fn machine() -> String {
     let rustc = Command::new(rustc).arg("--version").output().map(|output| output.stdout);
     let rustc = String::from_utf8_lossy(&rustc.unwrap_or_default()).trim().to_owned();
     format!(
-        "- {} × {model}\n- Linux {}\n- {rustc}, profile `release`\n- load average after the run {load}\n",
+        "- {} × {model}\n- Linux {}\n- {rustc}, profile `dist`\n- load average after the run {load}\n",
         models.len().max(1),
         read("/proc/sys/kernel/osrelease").trim(),
     )

@@ -50,6 +50,11 @@ impl Layout {
         self.target.join("release").join(program)
     }
 
+    /// Returns the path of a program that was built as it is shipped.
+    pub(crate) fn shipped(&self, program: &str) -> PathBuf {
+        self.target.join("dist").join(program)
+    }
+
     /// Returns the folder for pictures of the admin page.
     pub(crate) fn pages(&self) -> PathBuf {
         self.target.join("pages")

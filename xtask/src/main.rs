@@ -33,7 +33,7 @@ Tasks:
   upstreams                           put real servers behind the built program, and OpenCode before it
   pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
   calendars [--seed N]                compare calendars with a reference implementation
-  bench [fetch|upstream]              measure the release build and write docs/benchmarks.md; or only compare
+  bench [fetch|upstream]              measure what is shipped and write docs/benchmarks.md; or only compare
                                       web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
                                       the long forms of the hard tests, ten minutes in all

@@ -110,7 +110,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "scripts",
         what: "hostile scripts, two at once, and how long a trivial one takes",
-        work: |told| tests(told, &["--release", "-p", "portcullis", "--test", "it"], &["scripts::figures::"]),
+        work: |told| tests(told, &["-p", "portcullis", "--test", "it"], &["scripts::figures::"]),
         figures: table::marked,
     },
     Row {
@@ -121,39 +121,30 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-const BUILD: [&str; 9] = [
-    "build",
-    "--release",
-    "--bins",
-    "--package",
-    "portcullis",
-    "--package",
-    "portcullis-testkit",
-    "--package",
-    "portcullis-hostile",
-];
+const TOOLS: [&str; 7] =
+    ["build", "--release", "--bins", "--package", "portcullis-testkit", "--package", "portcullis-hostile"];
+const HUB: [&str; 7] = ["build", "--profile", "dist", "--package", "portcullis", "--bin", "portcullis"];
 
-/// Builds the programs as they are released, in one go.
+/// Builds the hub as it is shipped, and what tortures it.
 pub(crate) fn build(layout: &Layout) -> Result<()> {
-    run::prepare("build", layout.cargo().args(BUILD), &layout.torture("build.log"), run::BUILD_LIMIT)
+    run::prepare("build", layout.cargo().args(HUB), &layout.torture("build.log"), run::BUILD_LIMIT)?;
+    run::prepare("build", layout.cargo().args(TOOLS), &layout.torture("build-tools.log"), run::BUILD_LIMIT)
 }
 
 /// Runs a part of the program `torture` (`crates/testkit`).
 fn torture(told: &Told<'_>, part: &str, usual: u64) -> Work {
-    let release = told.layout.released("");
-    let mut command = told.layout.command(release.join("torture"));
-    command.env("PORTCULLIS_BIN", release.join("portcullis"));
+    let mut command = told.layout.command(told.layout.released("torture"));
+    command.env("PORTCULLIS_BIN", told.layout.shipped("portcullis"));
     command.args([part, &told.count(usual).to_string(), &told.seed.to_string()]);
     Work::Run(vec![command])
 }
 
 /// Runs a part of the program `abuse` (`crates/testkit`).
 fn abuse(told: &Told<'_>, words: &[&str]) -> Work {
-    let release = told.layout.released("");
-    let mut command = told.layout.command(release.join("abuse"));
+    let mut command = told.layout.command(told.layout.released("abuse"));
     command.arg(words[0]);
     if words[0] != "links" {
-        command.arg(release.join("portcullis"));
+        command.arg(told.layout.shipped("portcullis"));
     }
     command.args(&words[1..]);
     Work::Run(vec![command])
@@ -168,5 +159,7 @@ fn tests(told: &Told<'_>, place: &[&str], names: &[&str]) -> Work {
         "--test-threads=1",
     ]);
     command.env("AUDIT_SEED", told.seed.to_string()).env("TORTURE_SEED", told.seed.to_string());
+    // For those that measure the hub itself.
+    command.env("PORTCULLIS_BIN", told.layout.shipped("portcullis"));
     Work::Run(vec![command])
 }

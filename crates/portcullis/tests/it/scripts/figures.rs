@@ -1,10 +1,10 @@
 //! What scripts cost: those that are hostile, and one that does next to nothing. `cargo xtask torture --only scripts`
 
 use super::{approve, run_script, write};
-use crate::support::{home, http, text};
+use crate::support::{BINARY, http, text};
 use portcullis_store::scripts::SOURCE_BYTES_MAX;
 use portcullis_testkit::bombs::{Bomb, Watch, bombs};
-use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::process::{Home, UNHURRIED};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -12,6 +12,11 @@ use std::time::Instant;
 fn figure(what: &str, measured: u128, unit: &str, most: u128) {
     let verdict = if measured <= most { "ok" } else { "no" };
     eprintln!("figure:\t{what}\t{measured} {unit}\t≤ {most} {unit}\t{verdict}");
+}
+
+/// A home for the program that is measured, which `PORTCULLIS_BIN` names: the one that was built with these tests is slow.
+fn home() -> Home {
+    Home::new(std::env::var_os("PORTCULLIS_BIN").unwrap_or_else(|| BINARY.into()))
 }
 
 /// What hostile scripts cost everyone else.
