@@ -162,11 +162,36 @@ pub struct Arguments {
     /// Shared as it is: an `Arc` of the text itself would be another copy of it.
     raw: Arc<Box<RawValue>>,
     value: Arc<OnceLock<Result<Value, String>>>,
+    too_long: Option<TooLong>,
+}
+
+/// What is known of arguments that are longer than their tool takes. They are refused on the road like any others that do
+/// not fit, and until then nobody keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    pub bytes: usize,
+    pub bytes_max: usize,
+    digest: [u8; 32],
 }
 
 impl Arguments {
     pub fn new(raw: Box<RawValue>) -> Arguments {
-        Arguments { raw: Arc::new(raw), value: Arc::default() }
+        Arguments { raw: Arc::new(raw), value: Arc::default(), too_long: None }
+    }
+
+    /// Copies the arguments, if they are no longer than that.
+    pub fn at_most(bytes_max: usize, raw: &RawValue) -> Arguments {
+        let bytes = raw.get().len();
+        if bytes <= bytes_max {
+            return Arguments::new(raw.to_owned());
+        }
+        let digest = Sha256::digest(raw.get().as_bytes()).into();
+        let unreadable = Err(format!("they have {bytes} bytes, at most {bytes_max} are allowed"));
+        Arguments {
+            value: Arc::new(OnceLock::from(unreadable)),
+            too_long: Some(TooLong { bytes, bytes_max, digest }),
+            ..Arguments::empty()
+        }
     }
 
     /// Returns the arguments `{}`.
@@ -183,10 +208,24 @@ impl Arguments {
         &self.raw
     }
 
+    /// Says of arguments that nobody has how long they were.
+    pub fn too_long(&self) -> Option<TooLong> {
+        self.too_long
+    }
+
     /// Returns the parsed value, or why the bytes are refused.
     pub fn value(&self) -> Result<&Value, &str> {
         let parsed = self.value.get_or_init(|| json::parse_strict(self.raw.get()).map_err(|e| e.to_string()));
         parsed.as_ref().map_err(String::as_str)
+    }
+
+    /// Returns the parsed value, and keeps nothing.
+    pub fn into_value(self) -> Result<Value, String> {
+        let _ = self.value();
+        match Arc::try_unwrap(self.value) {
+            Ok(parsed) => parsed.into_inner().unwrap_or_else(|| Err("they were not read".to_owned())),
+            Err(shared) => shared.get().cloned().unwrap_or_else(|| Err("they were not read".to_owned())),
+        }
     }
 }
 
@@ -319,6 +358,9 @@ pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    hash.update(arguments.raw().get().as_bytes());
+    match &arguments.too_long {
+        None => hash.update(arguments.raw().get().as_bytes()),
+        Some(TooLong { digest, .. }) => hash.update(digest),
+    }
     hash.finalize().into()
 }

@@ -213,6 +213,15 @@ impl Gate {
         tool.filter(|tool| self.shows(caller)(&Listing::of_tool(tool)))
     }
 
+    /// Returns how long the arguments for this may be.
+    pub fn input_bytes_max(&self, target: &Target) -> usize {
+        match target {
+            Target::Tool(name) => self.registry.tool(name).map(|tool| tool.limits.input_bytes_max),
+            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+        }
+        .unwrap_or(usize::MAX)
+    }
+
     /// Returns the server that a tool is of, where it is no native one.
     pub fn server_of(&self, tool: &str) -> Option<String> {
         self.registry.tool(tool).and_then(|tool| tool.server.clone())

@@ -15,12 +15,15 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub deadline_ms: u64,
+    /// How long the text of the arguments may be, where that is less than what one message may be.
+    pub input_bytes_max: usize,
     pub output_bytes_max: usize,
 }
 
 impl Limits {
     /// Enough for local work; small enough that a stuck call is noticed.
-    pub const DEFAULT: Limits = Limits { deadline_ms: 30_000, output_bytes_max: 10 * 1024 * 1024 };
+    pub const DEFAULT: Limits =
+        Limits { deadline_ms: 30_000, input_bytes_max: usize::MAX, output_bytes_max: 10 * 1024 * 1024 };
 
     /// What no call goes beyond where the configuration says nothing else.
     pub const CEILING: Limits = Limits { deadline_ms: 300_000, ..Limits::DEFAULT };
@@ -29,6 +32,7 @@ impl Limits {
     pub fn at_most(self, ceiling: Limits) -> Limits {
         Limits {
             deadline_ms: self.deadline_ms.min(ceiling.deadline_ms),
+            input_bytes_max: self.input_bytes_max.min(ceiling.input_bytes_max),
             output_bytes_max: self.output_bytes_max.min(ceiling.output_bytes_max),
         }
     }

@@ -99,7 +99,7 @@ async fn time_for_an_answer_does_not_count_but_has_its_own_bound() {
 /// A ceiling holds where a tool allows itself more; both are counted when they end a call.
 #[tokio::test(start_paused = true)]
 async fn no_tool_goes_beyond_the_ceiling() {
-    let ceiling = Limits { deadline_ms: 100, output_bytes_max: 10 };
+    let ceiling = Limits { deadline_ms: 100, output_bytes_max: 10, ..Limits::DEFAULT };
     let (gate, _) = gate(vec![Box::new(Contain::new(ceiling))]);
     let before = (Limit::CallTime.hits(), Limit::ResultBytes.hits());
     let outcome = gate.call(call("stub_hang")).await;

@@ -49,7 +49,7 @@ struct Echo {
 }
 
 const fn spec(name: &'static str, effect: Effect, reach: Reach) -> ToolSpec {
-    let limits = Limits { deadline_ms: 1_000, output_bytes_max: 1_000 };
+    let limits = Limits { deadline_ms: 1_000, output_bytes_max: 1_000, ..Limits::DEFAULT };
     let example = Example { what: "a stub", arguments: "{}" };
     ToolSpec { name, title: "Stub", description: "A stub.", effect, reach, limits, example }
 }

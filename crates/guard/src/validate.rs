@@ -48,6 +48,10 @@ fn check(call: &Call) -> Result<(), ToolError> {
 
 /// Says whether a tool takes these arguments. Every call is checked so.
 pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), ToolError> {
+    if let Some(too_long) = arguments.too_long() {
+        let (bytes, bytes_max) = (too_long.bytes, too_long.bytes_max);
+        return Err(ToolError::too_large("the text of the arguments", bytes, bytes_max));
+    }
     let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
     if plainly_fits(&tool.input_schema, arguments) {
         return Ok(());

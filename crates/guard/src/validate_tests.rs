@@ -134,6 +134,24 @@ fn a_schema_that_cannot_be_read_is_refused_and_fetches_nothing() {
     }
 }
 
+#[tokio::test]
+async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
+    let (guarded, world) = gate(vec![Box::new(Validate)]);
+    let whole = call(r#"stub_read {"text":"too long"}"#);
+    for (bytes_max, expected) in [
+        (19, "ok: did too long"),
+        (18, "too_large: the text of the arguments has 19 bytes, at most 18 are allowed"),
+    ] {
+        let arguments = Arguments::at_most(bytes_max, whole.arguments.raw());
+        let mut cut = whole.clone();
+        cut.arguments = arguments.clone();
+        assert_eq!(told(&guarded.call(cut).await), expected);
+        assert_eq!(arguments.value().is_ok(), bytes_max == 19);
+        assert_eq!(arguments.into_value().is_ok(), bytes_max == 19);
+    }
+    assert_eq!(world.acted(), 1);
+}
+
 #[test]
 fn an_evil_pattern_ends() {
     let schema = json!({ "type": "object", "properties": { "a": { "pattern": "^(?=(a+)+$)(a+)+$" } } });

@@ -458,7 +458,7 @@ pub(crate) fn policy(config: &Config) -> Policy {
 
 fn ceiling(config: &Config) -> Limits {
     let deadline_ms = u64::try_from(config.limits.call_within.as_millis()).unwrap_or(u64::MAX);
-    Limits { deadline_ms, output_bytes_max: config.limits.result_bytes_max }
+    Limits { deadline_ms, output_bytes_max: config.limits.result_bytes_max, ..Limits::CEILING }
 }
 
 fn limits(config: &Config) -> HubLimits {

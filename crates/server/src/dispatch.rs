@@ -375,7 +375,8 @@ impl Exchange {
         let mut found = None;
         let mut name = name;
         if name == search::CALL && self.client.scope.view == ToolView::Search {
-            match search::named(params.raw(Key::Arguments)) {
+            let bytes_max = |name: &str| self.hub.gate.input_bytes_max(&Target::Tool(name.to_owned()));
+            match search::named(params.raw(Key::Arguments), bytes_max) {
                 Ok((named, arguments)) => (name, found) = (named, Some(arguments)),
                 Err(reason) => return Job::Ready(Err(RpcError::invalid_params(reason))),
             }
@@ -432,7 +433,9 @@ impl Exchange {
     fn call(self, target: Target, params: &Params<'_>) -> Result<Box<CallJob>, RpcError> {
         let arguments = match params.raw(Key::Arguments) {
             None => Arguments::empty(),
-            Some(raw) if raw.get().starts_with('{') => Arguments::new(raw.to_owned()),
+            Some(raw) if raw.get().starts_with('{') => {
+                Arguments::at_most(self.hub.gate.input_bytes_max(&target), raw)
+            }
             Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
         };
         self.call_with(target, arguments, params)

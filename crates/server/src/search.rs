@@ -178,7 +178,10 @@ pub(crate) fn described(gate: &Gate, caller: &Caller, mut definition: Value) -> 
 }
 
 /// What a call of `call_tool` names: the call that is really made.
-pub(crate) fn named(arguments: Option<&RawValue>) -> Result<(String, Arguments), String> {
+pub(crate) fn named(
+    arguments: Option<&RawValue>,
+    bytes_max: impl FnOnce(&str) -> usize,
+) -> Result<(String, Arguments), String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Named<'a> {
@@ -190,7 +193,7 @@ pub(crate) fn named(arguments: Option<&RawValue>) -> Result<(String, Arguments),
     let named: Named<'_> = serde_json::from_str(raw).map_err(|error| format!("`arguments`: {error}"))?;
     let arguments = match named.arguments {
         None => Arguments::empty(),
-        Some(raw) if raw.get().starts_with('{') => Arguments::new(raw.to_owned()),
+        Some(raw) if raw.get().starts_with('{') => Arguments::at_most(bytes_max(&named.name), raw),
         Some(_) => return Err("`arguments.arguments` must be an object".to_owned()),
     };
     Ok((named.name, arguments))

@@ -37,6 +37,8 @@ const OVERALL_MAX: Duration = Duration::from_secs(15 * 60);
 const DEPTH_MAX: usize = 4;
 /// Beyond the time that the longest script may be granted.
 const LIMITS: Limits = Limits { deadline_ms: 330_000, ..Limits::DEFAULT };
+/// Code with every character written as an escape, and a little beside it. What is longer is not even read.
+const CODE_LIMITS: Limits = Limits { input_bytes_max: 6 * SOURCE_BYTES_MAX + 4_096, ..LIMITS };
 
 const LIST: ToolSpec = ToolSpec {
     name: "script_list",
@@ -70,7 +72,7 @@ const EXEC: ToolSpec = ToolSpec {
                   them. The value is what `main()` returns, else the variable `result`, else the last expression.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: LIMITS,
+    limits: CODE_LIMITS,
     example: Example { what: "Compute something", arguments: r#"{"code": "[n * n for n in range(10)]"}"# },
 };
 
@@ -93,7 +95,7 @@ const PROPOSE: ToolSpec = ToolSpec {
                   `# @secrets:`, `# @hosts:`, `# @tools:`, `# @timeout:`.",
     effect: Effect::Create,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: Limits { deadline_ms: Limits::DEFAULT.deadline_ms, ..CODE_LIMITS },
     example: Example {
         what: "Propose a greeting",
         arguments: r##"{"name": "greet", "code": "# @description: Greets\ndef main(name = \"you\"):\n    return \"Hello, \" + name\n"}"##,
@@ -263,22 +265,27 @@ impl Provider for Family {
         Catalog { tools: self.tools.clone(), ..Catalog::default() }
     }
 
-    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, mut call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let name = match &call.target {
-                Target::Tool(name) => name.as_str(),
+                Target::Tool(name) => name.clone(),
                 other => return Err(ToolError::unknown(other.kind(), other.name())),
             };
-            let output = match name {
+            let output = match name.as_str() {
                 "script_list" | "script_reload" => self.list().await?.into_output(),
-                "script_run" => self.run(&call, read(&call.arguments)?).await?,
+                "script_run" => {
+                    let args = taken(&mut call)?;
+                    self.run(&call, args).await?
+                }
                 "script_exec" => {
-                    check_code(&call.arguments)?;
-                    self.exec(&call, read(&call.arguments)?).await?
+                    let args: ExecArgs = taken(&mut call)?;
+                    check_code(&args.code)?;
+                    self.exec(&call, args).await?
                 }
                 "script_propose" => {
-                    check_code(&call.arguments)?;
-                    self.propose(&call, read(&call.arguments)?).await?.into_output()
+                    let args: ProposeArgs = taken(&mut call)?;
+                    check_code(&args.code)?;
+                    self.propose(&call, args).await?.into_output()
                 }
                 other => return Err(ToolError::unknown("tool", other)),
             };
@@ -287,18 +294,17 @@ impl Provider for Family {
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+/// Takes the arguments out of a call. Code is long, and a script may run for minutes: nobody keeps another copy meanwhile.
+fn taken<T: DeserializeOwned>(call: &mut Call) -> Result<T, ToolError> {
     let invalid = |why: &dyn fmt::Display| ToolError::invalid_args(format!("invalid arguments: {why}"));
-    // As they were parsed already: code is long, and each reading of the text would need room for it again.
-    let value = arguments.value().map_err(|why| invalid(&why))?;
+    let arguments = std::mem::replace(&mut call.arguments, Arguments::empty());
+    let value = arguments.into_value().map_err(|why| invalid(&why))?;
     // The layer that validates has seen them; what fails here is a schema that says less than the type.
     T::deserialize(value).map_err(|error| invalid(&error))
 }
 
-/// Refuses code that is too long, before there is another copy of it.
-fn check_code(arguments: &Arguments) -> Result<(), ToolError> {
-    let code = arguments.value().ok().and_then(|value| value["code"].as_str());
-    match code.map_or(0, str::len) {
+fn check_code(code: &str) -> Result<(), ToolError> {
+    match code.len() {
         bytes if bytes > SOURCE_BYTES_MAX => Err(ToolError::too_large("the code", bytes, SOURCE_BYTES_MAX)),
         _ => Ok(()),
     }

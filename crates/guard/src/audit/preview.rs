@@ -12,6 +12,9 @@ const SCRUBBED_BYTES_MAX: usize = 256 * 1024;
 
 /// Returns the beginning of the arguments, without secrets and with everything in it visible.
 pub(crate) fn of(arguments: &Arguments, redactor: &Redactor) -> String {
+    if let Some(too_long) = arguments.too_long() {
+        return format!("[withheld: {} bytes]", too_long.bytes);
+    }
     let raw = arguments.raw().get();
     if raw.len() > SCRUBBED_BYTES_MAX {
         return format!("[withheld: {} bytes]", raw.len());

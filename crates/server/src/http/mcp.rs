@@ -117,14 +117,32 @@ pub(super) async fn take(hub: Arc<Hub>, client: Arc<Client>, request: axum::extr
         Err(refused) => return refused,
     };
     let post = Post { hub, client, headers };
-    match message::parse(&bytes) {
+    let begun = match message::parse(&bytes) {
         Err(malformed) => {
             let id = malformed.id.as_ref();
-            rpc_error(&post.hub.outgoing, StatusCode::BAD_REQUEST, id, malformed.error)
+            return rpc_error(&post.hub.outgoing, StatusCode::BAD_REQUEST, id, malformed.error);
         }
-        Ok(Incoming::One(Message::Request(request))) => post.request(&request).await,
-        Ok(Incoming::One(message)) => post.no_request(&message),
-        Ok(Incoming::Batch(batch)) => post.batch(batch).await,
+        Ok(Incoming::One(Message::Request(request))) => post.request(&request),
+        Ok(Incoming::One(message)) => return post.no_request(&message),
+        Ok(Incoming::Batch(batch)) => return post.batch(batch).await,
+    };
+    // What is under way has all that it needs, and may wait for a person: the message is not kept so long.
+    drop(bytes);
+    match begun {
+        Begun::Answered(response) => response,
+        Begun::UnderWay(under_way) => under_way.answer().await,
+    }
+}
+
+/// What a request has come to when its message has been taken apart.
+enum Begun {
+    Answered(Response),
+    UnderWay(Box<UnderWay>),
+}
+
+impl From<Response> for Begun {
+    fn from(response: Response) -> Begun {
+        Begun::Answered(response)
     }
 }
 
@@ -199,15 +217,15 @@ impl Post {
         empty(StatusCode::ACCEPTED)
     }
 
-    async fn request(self, request: &Request<'_>) -> Response {
+    fn request(self, request: &Request<'_>) -> Begun {
         if self.hub.is_closing() {
-            return shutting_down(&self.hub, Some(&request.id));
+            return shutting_down(&self.hub, Some(&request.id)).into();
         }
+        let refused =
+            |error| rpc_error(&self.hub.outgoing, StatusCode::BAD_REQUEST, Some(&request.id), error);
         let params = match Params::parse(request.params) {
             Ok(params) => params,
-            Err(error) => {
-                return rpc_error(&self.hub.outgoing, StatusCode::BAD_REQUEST, Some(&request.id), error);
-            }
+            Err(error) => return refused(error).into(),
         };
         log_request(request, &params);
         let prepared = RequestMeta::of(&params).and_then(|meta| {
@@ -216,71 +234,67 @@ impl Post {
         });
         let (meta, revision) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => {
-                return rpc_error(&self.hub.outgoing, StatusCode::BAD_REQUEST, Some(&request.id), error);
-            }
+            Err(error) => return refused(error).into(),
         };
         match revision.map(Revision::era) {
             Some(Era::PerRequest) => {
                 let revision = revision.unwrap_or(Revision::V2026_07_28);
                 if let Err(error) = self.headers_agree(revision, request, &params) {
                     let status = status_of(revision, &error);
-                    return rpc_error(&self.hub.outgoing, status, Some(&request.id), error);
+                    return rpc_error(&self.hub.outgoing, status, Some(&request.id), error).into();
                 }
                 let stream = Stream::fleeting();
-                self.run(revision, None, stream, meta, request, &params).await
+                self.run(revision, None, stream, meta, request, &params)
             }
-            Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params).await,
+            Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params),
         }
     }
 
-    async fn with_session(
+    fn with_session(
         self,
         revision: Option<Revision>,
         meta: RequestMeta,
         request: &Request<'_>,
         params: &Params<'_>,
-    ) -> Response {
+    ) -> Begun {
         if request.method == "initialize" {
-            return self.initialize(meta, request, params).await;
+            return self.initialize(meta, request, params);
         }
         let session = match self.session() {
             Ok(session) => session,
-            Err(refused) => return refused,
+            Err(refused) => return refused.into(),
         };
         let (revision, stream) = match &session {
             Some(session) => (session.revision(), Stream::resumable()),
             None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), Stream::fleeting()),
         };
-        self.run(revision, session, stream, meta, request, params).await
+        self.run(revision, session, stream, meta, request, params)
     }
 
-    async fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Response {
+    fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Begun {
+        let hub = self.hub.clone();
+        let no_room = |error| {
+            rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error).into()
+        };
         let session = match Session::streaming(self.client.clone(), "http") {
             Ok(session) => session,
-            Err(error) => {
-                return rpc_error(
-                    &self.hub.outgoing,
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    Some(&request.id),
-                    error,
-                );
-            }
+            Err(error) => return no_room(error),
         };
         let stream = Stream::fleeting();
-        let hub = self.hub.clone();
         let revision = Revision::NEWEST_WITH_SESSIONS;
-        let mut response = self.run(revision, Some(session.clone()), stream, meta, request, params).await;
-        if !session.is_initialized() {
-            return response;
+        let mut begun = self.run(revision, Some(session.clone()), stream, meta, request, params);
+        // The answer to this is at hand as soon as it is asked for.
+        if let Begun::Answered(response) = &mut begun
+            && session.is_initialized()
+        {
+            if let Err(error) = hub.sessions.add(&session) {
+                return no_room(error);
+            }
+            if let Ok(id) = HeaderValue::from_str(&session.id) {
+                response.headers_mut().insert(SESSION_HEADER, id);
+            }
         }
-        if let Err(error) = hub.sessions.add(&session) {
-            return rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
-        }
-        if let Ok(id) = HeaderValue::from_str(&session.id) {
-            response.headers_mut().insert(SESSION_HEADER, id);
-        }
-        response
+        begun
     }
 
     /// The headers that repeat the body must repeat it rightly.
@@ -316,7 +330,7 @@ impl Post {
         Ok(())
     }
 
-    async fn run(
+    fn run(
         self,
         revision: Revision,
         session: Option<Arc<Session>>,
@@ -324,13 +338,13 @@ impl Post {
         meta: RequestMeta,
         request: &Request<'_>,
         params: &Params<'_>,
-    ) -> Response {
+    ) -> Begun {
         let Post { hub, client, headers } = self;
         let (id, cancel) = (request.id.clone(), CancellationToken::new());
         let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
         let in_flight = match begun {
             Ok(in_flight) => in_flight,
-            Err(error) => return rpc_error(&hub.outgoing, StatusCode::OK, Some(&id), error),
+            Err(error) => return rpc_error(&hub.outgoing, StatusCode::OK, Some(&id), error).into(),
         };
         let exchange = Exchange {
             id: id.clone(),
@@ -346,7 +360,7 @@ impl Post {
         let job = exchange.prepare(request, params);
         if let Job::Ready(answer) = job {
             drop(in_flight);
-            return answered(&hub.outgoing, revision, &id, Some(answer));
+            return answered(&hub.outgoing, revision, &id, Some(answer)).into();
         }
         let work = async move {
             let answer = job.run().await;
@@ -354,29 +368,11 @@ impl Post {
             answer
         };
         let under_way = hub.running.token();
-        let mut running =
+        let running =
             Running::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
         // A client that takes no events gets its answer all the same, without what is said before it.
         let streams = Accepts::of(&headers).events;
-        tokio::select! {
-            biased;
-            answer = &mut running => match answer {
-                // Something was said before the answer, in the same breath; it goes first.
-                Some(answer) if streams && stream.backlog() > 0 => {
-                    stream.deliver(running.hub.outgoing.response(Some(&id), answer));
-                    stream.finish();
-                    running.into_stream(Prime::No, session)
-                }
-                answer => answered(&running.hub.outgoing, revision, &id, answer),
-            },
-            () = stream.has_event(), if streams => {
-                let prime = match &session {
-                    Some(session) if session.revision().primes_streams() => Prime::Yes,
-                    _ => Prime::No,
-                };
-                running.into_stream(prime, session)
-            }
-        }
+        Begun::UnderWay(Box::new(UnderWay { running, revision, stream, streams, session, id }))
     }
 
     /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
@@ -458,6 +454,43 @@ impl Post {
         match prepared {
             Err(error) => Some(Err(error)),
             Ok((job, _in_flight)) => self.hub.running.track_future(job.run()).await,
+        }
+    }
+}
+
+/// A request whose answer is still to come.
+struct UnderWay {
+    running: Running,
+    revision: Revision,
+    stream: Arc<Stream>,
+    /// Whether the answer may be a stream of events.
+    streams: bool,
+    session: Option<Arc<Session>>,
+    id: Id,
+}
+
+impl UnderWay {
+    /// Waits for the answer, or for the first thing that is said before it.
+    async fn answer(self) -> Response {
+        let UnderWay { mut running, revision, stream, streams, session, id } = self;
+        tokio::select! {
+            biased;
+            answer = &mut running => match answer {
+                // Something was said before the answer, in the same breath; it goes first.
+                Some(answer) if streams && stream.backlog() > 0 => {
+                    stream.deliver(running.hub.outgoing.response(Some(&id), answer));
+                    stream.finish();
+                    running.into_stream(Prime::No, session)
+                }
+                answer => answered(&running.hub.outgoing, revision, &id, answer),
+            },
+            () = stream.has_event(), if streams => {
+                let prime = match &session {
+                    Some(session) if session.revision().primes_streams() => Prime::Yes,
+                    _ => Prime::No,
+                };
+                running.into_stream(prime, session)
+            }
         }
     }
 }

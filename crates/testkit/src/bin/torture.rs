@@ -129,8 +129,10 @@ fn servers(program: &Path, rounds: u64) -> Result<Vec<Figure>> {
         let mut p99 = beside.p99.clone();
         p99.sort_by(f64::total_cmp);
         let middle = p99.get(p99.len() / 2).copied().unwrap_or(f64::NAN);
-        let what =
-            format!("p99 of another server while one misbehaves ({}), times that before", fault.as_str());
+        let what = format!(
+            "p99 of another server while one misbehaves ({}), times that before and after",
+            fault.as_str()
+        );
         figures.push(Figure::at_most(what, middle, P99_TIMES_MAX, "×"));
     }
     let (fault, latest) = seen.beside.iter().max_by_key(|(_, beside)| beside.late).context("no fault")?;

@@ -42,11 +42,14 @@ async fn bad_code_of_an_agent_is_told_and_nothing_is_kept() {
     let mut client = client(&home, "").await;
     let deep = format!("x = {}1{}", "[".repeat(10_000), "]".repeat(10_000));
     let long = "#".repeat(300_000);
+    // Longer than any code could be, whichever way it is written: nobody keeps it, and it is recorded all the same.
+    let longer = "#".repeat(2_000_000);
     for (name, code, told) in [
         ("../x", "x = 1", "is no name of a script"),
         ("a/b", "x = 1", "is no name of a script"),
         ("deep", deep.as_str(), "nested more than 250 levels deep"),
         ("long", long.as_str(), "300000 bytes"),
+        ("longer", longer.as_str(), "at most 1576960 are allowed"),
         ("broken", "def main(:\n", "at line 1, column 10"),
     ] {
         let answer = client.call("script_propose", json!({ "name": name, "code": code })).await;
@@ -61,6 +64,8 @@ async fn bad_code_of_an_agent_is_told_and_nothing_is_kept() {
     // And the hub is as it was.
     let ran = client.call("script_exec", json!({ "code": "2 + 2" })).await;
     assert_eq!(ran["structuredContent"]["value"], 4, "{ran}");
+    let records = home.run(&["audit", "search", "--tool", "script_exec", "--json"]).await.stdout;
+    assert!(records.contains("[withheld: 2000011 bytes]"), "{records}");
 }
 
 #[tokio::test]

@@ -90,13 +90,12 @@ async fn hostile_scripts_disturb_nobody() {
     figure("the hub's memory meanwhile, more than before", cost.hub_mb, "MB", 5);
     figure(&format!("p99 of {} pings meanwhile", cost.pings), cost.ping_p99_ms, "ms", 50);
 
-    // Those that are too long to be scripts are requests of some megabytes, and refused like any that are too large. How
-    // much of the hub that takes follows from their size, so it is told and not judged.
+    // Those that are too long to be scripts are requests of some megabytes, and refused without another copy of them.
     let (count, bytes) = (long.len(), long.iter().map(|bomb| bomb.source.len()).max().unwrap_or(0));
     let cost = thrown(long, 1).await;
     let what = format!("slowest of {count} that are too long for a script, up to {bytes} bytes");
     figure(&what, cost.slowest_ms, "ms", 2_500);
-    eprintln!("figure:\tthe hub's memory while those are refused, more than before\t{} MB\t–\t", cost.hub_mb);
+    figure("the hub's memory while those are refused, more than before", cost.hub_mb, "MB", 5);
 }
 
 /// How long a trivial script takes from call to answer.
