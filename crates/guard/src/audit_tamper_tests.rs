@@ -1,6 +1,7 @@
 //! What somebody does to the files of the log, and what `verify` says of it.
 
 use super::chain::{ChainKey, Link, Sealed};
+use super::record::Times;
 use super::*;
 use crate::commit::Commit;
 use crate::testing::{StoppedClock, call, gate};
@@ -503,7 +504,7 @@ fn verify_speed() {
                 Record::End { at: time, subject, ending: Ending::Ok, bytes: 10, duration: Default::default() }
             }
         };
-        end = key.add(end, &mut lines, |seq, lines| record.write(seq, &key, lines));
+        end = key.add(end, &mut lines, |seq, lines| record.write(seq, &key, &mut Times::default(), lines));
     }
     std::fs::write(settings.dir.join("audit.jsonl"), &lines).unwrap();
     let (time, file) = (String::new(), String::new());

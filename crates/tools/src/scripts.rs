@@ -37,8 +37,9 @@ const OVERALL_MAX: Duration = Duration::from_secs(15 * 60);
 const DEPTH_MAX: usize = 4;
 /// Beyond the time that the longest script may be granted.
 const LIMITS: Limits = Limits { deadline_ms: 330_000, ..Limits::DEFAULT };
-/// Code with every character written as an escape, and a little beside it. What is longer is not even read.
-const CODE_LIMITS: Limits = Limits { input_bytes_max: 6 * SOURCE_BYTES_MAX + 4_096, ..LIMITS };
+/// Code with every letter that is not English written as an escape, and a little beside it. What is longer is not even
+/// read.
+const CODE_LIMITS: Limits = Limits { input_bytes_max: 3 * SOURCE_BYTES_MAX + 4_096, ..LIMITS };
 
 const LIST: ToolSpec = ToolSpec {
     name: "script_list",

@@ -6,8 +6,8 @@ use crate::ending::Ending;
 use crate::redact::Redactor;
 use portcullis_core::{Call, CallId, Client, Effect, Origin, ToolDef, Trail};
 use serde::Serialize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// How much of an address or of an unknown name is written. Longer than any name, and than most addresses.
@@ -21,6 +21,8 @@ pub(crate) struct Subject {
     kind: &'static str,
     target: TargetName,
     digest: [u8; 32],
+    /// The same as it is written, once it was.
+    concealed: OnceLock<Mac>,
     preview: String,
     effect: Effect,
     /// The number of the begin record, once it is written; zero until then.
@@ -49,6 +51,7 @@ impl Subject {
             kind: call.target.kind(),
             target,
             digest: call.digest(),
+            concealed: OnceLock::new(),
             preview: preview::of(&call.arguments, redactor),
             begin_seq: AtomicU64::new(0),
             effect: call.effect(),
@@ -112,7 +115,7 @@ pub(crate) enum Record {
 #[derive(Serialize)]
 struct Line<'a> {
     seq: u64,
-    time: String,
+    time: &'a str,
     call: u64,
     phase: &'static str,
     client: &'a str,
@@ -188,7 +191,7 @@ impl Record {
     }
 
     /// Adds the record to `lines` as an object. Its code is not in it yet.
-    pub(crate) fn write(&self, seq: u64, key: &ChainKey, lines: &mut Vec<u8>) {
+    pub(crate) fn write(&self, seq: u64, key: &ChainKey, times: &mut Times, lines: &mut Vec<u8>) {
         let subject = self.subject();
         let (at, phase, args, end) = match self {
             Record::Begin { at, .. } => {
@@ -211,14 +214,14 @@ impl Record {
         };
         let line = Line {
             seq,
-            time: time_text(*at),
+            time: times.text(*at),
             call: subject.call.get(),
             phase,
             client: subject.client(),
             origin: subject.origin(),
             kind: subject.kind,
             target: subject.target(),
-            digest: key.conceal(&subject.digest),
+            digest: *subject.concealed.get_or_init(|| key.conceal(&subject.digest)),
             args,
             effect: subject.effect.as_str(),
             within: subject.trail.within.map(CallId::get),
@@ -234,6 +237,23 @@ pub(crate) fn write_object(object: &impl Serialize, lines: &mut Vec<u8>) {
         // Numbers and texts in a growing buffer: there is nothing that could fail. If it does, a broken line in the
         // log is right.
         tracing::error!(%error, "An audit record could not be put into words.");
+    }
+}
+
+/// Times in words. Many records are of the same millisecond, and saying it costs as much as the rest of one.
+#[derive(Default)]
+pub(crate) struct Times {
+    last: Option<u128>,
+    text: String,
+}
+
+impl Times {
+    fn text(&mut self, at: SystemTime) -> &str {
+        let millisecond = at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_millis());
+        if millisecond.is_none() || millisecond != self.last {
+            (self.last, self.text) = (millisecond, time_text(at));
+        }
+        &self.text
     }
 }
 

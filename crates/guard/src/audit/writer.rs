@@ -4,7 +4,7 @@ use super::anchor::{Anchor, Why};
 use super::chain::{ChainKey, Link};
 use super::journal::{Entry, QUEUE_RECORDS_MAX, Shared};
 use super::lines::CURRENT;
-use super::record::{self, Gap, Opening, Record, Torn};
+use super::record::{self, Gap, Opening, Record, Times, Torn};
 use super::sink::Sink;
 use portcullis_core::Clock;
 use std::io;
@@ -33,6 +33,7 @@ pub(super) struct Writer {
     lost_through: Option<u64>,
     unsynced: bool,
     anchored: Anchored,
+    times: Times,
     lines: Vec<u8>,
 }
 
@@ -64,6 +65,7 @@ impl Writer {
             lost_through: None,
             unsynced: false,
             anchored: Anchored { seq: 0, at: Instant::now(), begun: false },
+            times: Times::default(),
             lines: Vec::new(),
         }
     }
@@ -183,7 +185,8 @@ impl Writer {
             end = chain.key.add(end, lines, |_, lines| record::write_object(&opening, lines));
         }
         for record in &self.kept {
-            end = chain.key.add(end, lines, |seq, lines| record.write(seq, &chain.key, lines));
+            let times = &mut self.times;
+            end = chain.key.add(end, lines, |seq, lines| record.write(seq, &chain.key, times, lines));
         }
         if self.lost > 0 {
             let lost = self.lost;

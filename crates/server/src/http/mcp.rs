@@ -85,7 +85,9 @@ async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
             // Piece by piece: all of them and the whole together would be there twice.
             Ok(data) => {
                 if all.is_empty() {
-                    all.reserve(announced.max(first.len() + data.len()));
+                    // In sizes of which there are few, so that the place of one is good for the next. What is not
+                    // filled takes no memory.
+                    all.reserve(announced.max(first.len() + data.len()).next_power_of_two());
                     all.extend_from_slice(&std::mem::take(&mut first));
                 }
                 all.extend_from_slice(&data);

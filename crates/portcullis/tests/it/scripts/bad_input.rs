@@ -49,7 +49,7 @@ async fn bad_code_of_an_agent_is_told_and_nothing_is_kept() {
         ("a/b", "x = 1", "is no name of a script"),
         ("deep", deep.as_str(), "nested more than 250 levels deep"),
         ("long", long.as_str(), "300000 bytes"),
-        ("longer", longer.as_str(), "at most 1576960 are allowed"),
+        ("longer", longer.as_str(), "at most 790528 are allowed"),
         ("broken", "def main(:\n", "at line 1, column 10"),
     ] {
         let answer = client.call("script_propose", json!({ "name": name, "code": code })).await;
