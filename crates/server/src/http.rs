@@ -1,5 +1,6 @@
 //! HTTP: streamable HTTP at `/mcp`, the older HTTP+SSE pair, and what operators look at.
 
+mod body;
 mod guard;
 mod legacy_sse;
 mod mcp;

@@ -1,7 +1,8 @@
 //! HTTP+SSE as of 2024-11-05: one stream down, one address for messages up.
 
 use super::App;
-use super::mcp::{read_body, shutting_down};
+use super::body::read_body;
+use super::mcp::shutting_down;
 use super::reply::{empty, event_stream, plain, rpc_error};
 use crate::dispatch::Exchange;
 use crate::line::{log_request, notified};

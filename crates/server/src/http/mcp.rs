@@ -4,6 +4,7 @@
 //! log message or question turns the response into a stream of events.
 
 use super::App;
+use super::body::read_body;
 use super::reply::{empty, json, plain, rpc_error};
 use super::running::Running;
 use crate::clean::{Clean, Outgoing, Reply};
@@ -12,16 +13,13 @@ use crate::hub::Hub;
 use crate::line::{log_request, notified};
 use crate::session::Session;
 use crate::stream::{Outlet, Prime, Stream};
-use axum::body::{Body, HttpBody};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::AsHeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use axum::{BoxError, Extension};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use portcullis_core::{Client, Limit};
+use portcullis_core::Client;
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::message::{self, Batch};
 use portcullis_wire::params::{Key, Params};
@@ -44,59 +42,6 @@ fn only_text<K: AsHeaderName>(headers: &HeaderMap, name: K) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
-}
-
-/// Reads a body, with a bound on its size and on the time it takes.
-pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
-    let bytes_max = hub.limits.body_bytes_max;
-    let too_large = || {
-        Limit::BodyBytes.hit();
-        let reason = format!("the body is larger than {bytes_max} bytes");
-        Err(rpc_error(&hub.outgoing, StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
-    };
-    // A length that is too large is refused as it is announced, not when all of it has come.
-    if body.size_hint().lower() > bytes_max as u64 {
-        return too_large();
-    }
-    match tokio::time::timeout(hub.limits.body_within, collect(Limited::new(body, bytes_max))).await {
-        Err(_) => {
-            Limit::BodyTime.hit();
-            Err(plain(
-                StatusCode::REQUEST_TIMEOUT,
-                "the body did not arrive in time; send it again, faster\n",
-            ))
-        }
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
-        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body could not be read\n")),
-    }
-}
-
-/// Reads to the end that the length tells. Waiting for the end itself would take the connection another turn.
-async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
-    // What was announced is within the bound, and costs nothing before it comes.
-    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
-    while !body.is_end_stream()
-        && let Some(frame) = body.frame().await
-    {
-        match frame?.into_data() {
-            Ok(data) if first.is_empty() && all.is_empty() => first = data,
-            // Piece by piece: all of them and the whole together would be there twice.
-            Ok(data) => {
-                if all.is_empty() {
-                    // In sizes of which there are few, so that the place of one is good for the next. What is not
-                    // filled takes no memory.
-                    all.reserve(announced.max(first.len() + data.len()).next_power_of_two());
-                    all.extend_from_slice(&std::mem::take(&mut first));
-                }
-                all.extend_from_slice(&data);
-            }
-            // Trailers tell nothing here.
-            Err(_) => {}
-        }
-    }
-    Ok(if all.is_empty() { first } else { all.into() })
 }
 
 pub(super) async fn post(
