@@ -16,6 +16,12 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
+/// Waits until a running hub notices what was done by hand to a file of its own. It goes by one look for two milliseconds;
+/// who changes such a file as the hub does waits for that by itself.
+pub async fn noticed() {
+    tokio::time::sleep(LOOK_EVERY).await;
+}
+
 /// Looks again and again until `look` returns something.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     within(what, async {

@@ -3,6 +3,7 @@
 use crate::support::{home, http, stdio};
 use portcullis_testkit::http::Request;
 use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::wait::noticed;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -56,6 +57,7 @@ async fn readiness_names_each_component() {
     // A list of clients that cannot be read lets nobody in, and says so.
     let clients = home.path().join("workspace/secure/clients.json");
     std::fs::write(clients, "{ broken").unwrap();
+    noticed().await;
     let list = Request::get("/metrics").token(&hub.token);
     assert_eq!(list.send(hub.address).await.status(), 401);
     let not_ready = Request::get("/readyz").send(hub.address).await;

@@ -3,7 +3,7 @@
 use super::{Admin, problem};
 use crate::support::{home, http, text};
 use portcullis_testkit::process::{Home, UNHURRIED};
-use portcullis_testkit::wait::until;
+use portcullis_testkit::wait::{noticed, until};
 use serde_json::{Value, json};
 
 fn asking(wait_secs: u64) -> Home {
@@ -144,6 +144,7 @@ async fn what_is_not_as_it_was_shown_is_not_approved() {
     let mut value: Value = serde_json::from_str(&was).unwrap();
     value["approvals"][0]["call"]["definition"] = json!(other);
     std::fs::write(&file, value.to_string()).unwrap();
+    noticed().await;
     let decision = json!({ "decision": "once", "digest": shown["digest"] });
     let reply = ann.send("POST", &path(&shown), decision.clone()).await;
     assert_eq!((reply.status(), problem(&reply)), (409, "changed".to_owned()), "{}", reply.text());

@@ -4,6 +4,7 @@ use super::{Admin, PASSWORD, problem, sign_in};
 use crate::support::{home, request};
 use portcullis_testkit::http::Request;
 use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::wait::noticed;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -71,6 +72,7 @@ async fn a_session_that_is_over_is_told_so() {
         file["sessions"][0][key] = json!(hour_ago.to_string());
     }
     std::fs::write(&path, file.to_string()).unwrap();
+    noticed().await;
     let reply = ann.get("/overview").await;
     assert_eq!((reply.status(), problem(&reply)), (401, "sign_in_needed".to_owned()));
     let reply = ann.send("PUT", "/secrets/X", json!({ "value": "long enough" })).await;
