@@ -222,10 +222,11 @@ impl Arguments {
     /// Returns the parsed value, and keeps nothing.
     pub fn into_value(self) -> Result<Value, String> {
         let _ = self.value();
-        match Arc::try_unwrap(self.value) {
-            Ok(parsed) => parsed.into_inner().unwrap_or_else(|| Err("they were not read".to_owned())),
-            Err(shared) => shared.get().cloned().unwrap_or_else(|| Err("they were not read".to_owned())),
-        }
+        let parsed = match Arc::try_unwrap(self.value) {
+            Ok(own) => own.into_inner(),
+            Err(shared) => shared.get().cloned(),
+        };
+        parsed.unwrap_or_else(|| Err("they were not read".to_owned()))
     }
 }
 

@@ -24,6 +24,7 @@ pub enum Limit {
     SessionIdle,
     Rate,
     CallTime,
+    ArgumentBytes,
     ResultBytes,
     JsonDepth,
     BatchMessages,
@@ -36,7 +37,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Limit; 25] = [
+    pub const ALL: [Limit; 26] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -53,6 +54,7 @@ impl Limit {
         Limit::SessionIdle,
         Limit::Rate,
         Limit::CallTime,
+        Limit::ArgumentBytes,
         Limit::ResultBytes,
         Limit::JsonDepth,
         Limit::BatchMessages,
@@ -83,6 +85,7 @@ impl Limit {
             Limit::SessionIdle => "session_idle",
             Limit::Rate => "rate",
             Limit::CallTime => "call_time",
+            Limit::ArgumentBytes => "argument_bytes",
             Limit::ResultBytes => "result_bytes",
             Limit::JsonDepth => "json_depth",
             Limit::BatchMessages => "batch_messages",

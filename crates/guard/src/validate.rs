@@ -7,7 +7,9 @@ mod explain;
 
 use jsonschema::{PatternOptions, Validator};
 use portcullis_core::schema::plainly_fits;
-use portcullis_core::{ArgumentCheck, Arguments, BoxFuture, Call, Layer, Next, Outcome, ToolDef, ToolError};
+use portcullis_core::{
+    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, ToolDef, ToolError,
+};
 use serde_json::Value;
 
 /// How many misfits are told. A model mends these and sees the rest in the next round.
@@ -49,8 +51,10 @@ fn check(call: &Call) -> Result<(), ToolError> {
 /// Says whether a tool takes these arguments. Every call is checked so.
 pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), ToolError> {
     if let Some(too_long) = arguments.too_long() {
+        Limit::ArgumentBytes.hit();
         let (bytes, bytes_max) = (too_long.bytes, too_long.bytes_max);
-        return Err(ToolError::too_large("the text of the arguments", bytes, bytes_max));
+        return Err(ToolError::too_large("the text of the arguments", bytes, bytes_max)
+            .hint("give it less at once, in several calls"));
     }
     let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
     if plainly_fits(&tool.input_schema, arguments) {

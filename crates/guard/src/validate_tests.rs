@@ -138,9 +138,13 @@ fn a_schema_that_cannot_be_read_is_refused_and_fetches_nothing() {
 async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
     let (guarded, world) = gate(vec![Box::new(Validate)]);
     let whole = call(r#"stub_read {"text":"too long"}"#);
+    let before = Limit::ArgumentBytes.hits();
     for (bytes_max, expected) in [
         (19, "ok: did too long"),
-        (18, "too_large: the text of the arguments has 19 bytes, at most 18 are allowed"),
+        (
+            18,
+            "too_large: the text of the arguments has 19 bytes, at most 18 are allowed\nhint: give it less at once, in several calls",
+        ),
     ] {
         let arguments = Arguments::at_most(bytes_max, whole.arguments.raw());
         let mut cut = whole.clone();
@@ -150,6 +154,7 @@ async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
         assert_eq!(arguments.into_value().is_ok(), bytes_max == 19);
     }
     assert_eq!(world.acted(), 1);
+    assert!(Limit::ArgumentBytes.hits() > before);
 }
 
 #[test]

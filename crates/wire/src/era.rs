@@ -307,24 +307,26 @@ pub enum ResultKind {
 
 /// Puts what the revision wants around a result object of the hub's own.
 pub fn dress(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
-    let has =
-        Present { result_type: (kind == ResultKind::Questions).then_some(IgnoredAny), ..Present::default() };
-    complete(revision, kind, object, &has)
+    let result_type = (kind == ResultKind::Questions).then_some(IgnoredAny);
+    complete(revision, kind, object, |_| Present { result_type, ..Present::default() })
 }
 
 /// Puts around a stranger's result object what it does not have yet.
 pub fn dress_foreign(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
-    if revision.era() == Era::Sessions {
-        return object;
-    }
-    let has = serde_json::from_slice(&object).unwrap_or_default();
-    complete(revision, kind, object, &has)
+    complete(revision, kind, object, |object| serde_json::from_slice(object).unwrap_or_default())
 }
 
-fn complete(revision: Revision, kind: ResultKind, mut object: Vec<u8>, has: &Present) -> Vec<u8> {
+/// `has` is asked only where anything is to be added.
+fn complete(
+    revision: Revision,
+    kind: ResultKind,
+    mut object: Vec<u8>,
+    has: impl FnOnce(&[u8]) -> Present,
+) -> Vec<u8> {
     if revision.era() == Era::Sessions {
         return object;
     }
+    let has = has(&object);
     debug_assert_eq!(object.last(), Some(&b'}'));
     object.pop();
     let mut empty = object.iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');

@@ -240,7 +240,7 @@ pub(crate) fn write_object(object: &impl Serialize, lines: &mut Vec<u8>) {
     }
 }
 
-/// Times in words. Many records are of the same millisecond, and saying it costs as much as the rest of one.
+/// Times in words. Many records are of the same millisecond, which is said once.
 #[derive(Default)]
 pub(crate) struct Times {
     last: Option<u128>,

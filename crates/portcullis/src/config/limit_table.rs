@@ -61,6 +61,10 @@ fn about(limit: Limit) -> (Bound, &'static str) {
         Limit::CallTime => {
             (Key("limits.call_secs_max"), "the call ends with `timeout`; a tool may have a shorter time")
         }
+        Limit::ArgumentBytes => (
+            Fixed("772 KiB for a tool that takes code, for others as long as a message"),
+            "the call ends with `too_large`",
+        ),
         Limit::ResultBytes => (
             Key("limits.result_bytes_max"),
             "the call ends with `too_large`; a tool may have a smaller bound",
