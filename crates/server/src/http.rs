@@ -9,6 +9,7 @@ mod pace;
 mod reply;
 mod running;
 mod streams;
+mod woken;
 
 pub use guard::Allowed;
 
@@ -33,6 +34,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use woken::Woken;
 
 /// How large the headers of a request may be. Four times what other servers take.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
@@ -207,7 +209,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
         });
         // A builder of its own: the common one would keep the connection's place until the next one comes.
         let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);
-        let connection = graceful.watch(connection);
+        let connection = Woken::new(Box::pin(graceful.watch(connection)));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 if error.is_parse_too_large() {

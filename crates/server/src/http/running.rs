@@ -2,6 +2,7 @@
 
 use super::reply::event_stream;
 use super::streams::reading;
+use super::woken::Woken;
 use crate::clean::Reply;
 use crate::hub::Hub;
 use crate::session::Session;
@@ -18,7 +19,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A request under way whose client is still connected.
 pub(super) struct Running {
-    work: Option<BoxFuture<'static, Option<Reply>>>,
+    /// Looked at when it can go on. Whatever else happens on its connection does not concern it.
+    work: Option<Woken<BoxFuture<'static, Option<Reply>>>>,
     revision: Revision,
     stream: Arc<Stream>,
     id: Id,
@@ -38,7 +40,7 @@ impl Running {
         cancel: CancellationToken,
         under_way: TaskTrackerToken,
     ) -> Running {
-        Running { work: Some(work), revision, stream, id, hub, cancel, under_way }
+        Running { work: Some(Woken::new(work)), revision, stream, id, hub, cancel, under_way }
     }
 
     /// Lets the work go on by itself; what comes of it goes to the stream.
@@ -78,7 +80,7 @@ impl Future for Running {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(work) = &mut self.work else { return Poll::Ready(None) };
-        let polled = work.as_mut().poll(context);
+        let polled = Pin::new(work).poll(context);
         if polled.is_ready() {
             self.work = None;
         }
