@@ -22,6 +22,9 @@ const TURN: Duration = Duration::from_millis(1_000);
 const ALONE_TURN: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 7;
+/// The same where builds are compared: short, so that none has a quiet machine to itself.
+const COMPARED_TURN: Duration = Duration::from_millis(300);
+const COMPARED_ROUNDS: usize = 25;
 /// How many calls are counted at the server.
 const COUNTED: usize = 20;
 /// How long the hub is left alone before its memory is looked at.
@@ -183,6 +186,31 @@ pub(crate) async fn measure(portcullis: &Path, peers: &Peers<'_>) -> Result<Vec<
     let alone = median(&mut piped.p50);
     figures.push(Figure::info("… nobody between, stdio", format!("alone p50 {alone:.0} µs")));
     Ok(figures)
+}
+
+/// Loads several builds by turns, so that what else the machine does befalls them alike.
+pub(crate) async fn compare(portcullises: &[&str], peers: &Peers<'_>) -> Result<Vec<Figure>> {
+    let tiny = Tiny::start(peers.tiny)?;
+    let mut sides = Vec::new();
+    for kind in Kind::ALL {
+        for portcullis in portcullises {
+            let side = Side::new(Who::Hub, kind, Door::hub(Path::new(portcullis), &tiny, kind)?);
+            side.load.run(IN_FLIGHT, WARM_UP).await?;
+            sides.push((portcullis, side));
+        }
+    }
+    for _ in 0..COMPARED_ROUNDS {
+        for (_, side) in &mut sides {
+            let process = side.door.process.as_ref().unwrap_or(&tiny.process);
+            side.many.turn(&side.load, IN_FLIGHT, process, COMPARED_TURN).await?;
+            side.alone.turn(&side.load, 1, process, COMPARED_TURN).await?;
+        }
+    }
+    let told = sides.iter_mut().map(|(portcullis, side)| {
+        let told = format!("{}; alone p50 {:.0} µs", side.many.told(), median(&mut side.alone.p50));
+        Figure::info(format!("{portcullis}, {}", side.kind.as_str()), told)
+    });
+    Ok(told.collect())
 }
 
 /// The middle of what was measured of one side.

@@ -5,7 +5,8 @@
 //! `bench-load gate`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
 //! `bench-load upstream PORTCULLIS [rust=PROGRAM] [npm=NODE:SCRIPT] [pypi=PROGRAM] [tiny=NODE:SCRIPT]` calls another server
 //! through the hub and through others of its kind; `bench-load tiny stdio` and `tiny http` are that server, unless it is told.
-//! `bench-load compare PORTCULLIS…` loads several builds by turns.
+//! `bench-load compare PORTCULLIS…` loads several builds by turns; `compare-upstream tiny=NODE:SCRIPT PORTCULLIS…` lets them
+//! call another server.
 //! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
 
 #[path = "../bench/drive.rs"]
@@ -62,6 +63,10 @@ async fn main() -> Result<()> {
         ["vault", portcullis] => vault::measure(Path::new(portcullis)).await.map(|figures| print(&figures)),
         ["compare", ref portcullises @ ..] => {
             load::compare(portcullises).await.map(|figures| print(&figures))
+        }
+        ["compare-upstream", tiny, ref portcullises @ ..] => {
+            let peers = upstream::Peers::parse(&[tiny])?;
+            upstream::compare(portcullises, &peers).await.map(|figures| print(&figures))
         }
         ["load", portcullis, era, seconds] => {
             let era =
