@@ -33,7 +33,7 @@ pub(crate) struct Mac([u8; 32]);
 
 impl Mac {
     /// The code in hexadecimal.
-    fn digits(self) -> [u8; 64] {
+    pub(super) fn digits(self) -> [u8; 64] {
         let mut digits = [0; 64];
         for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
             *pair = hex_digits(byte);

@@ -111,47 +111,6 @@ pub(crate) enum Record {
     End { at: SystemTime, subject: Arc<Subject>, ending: Ending, bytes: usize, duration: Duration },
 }
 
-/// The written form. Its field names are what `audit search` and other people's tools rely on.
-#[derive(Serialize)]
-struct Line<'a> {
-    seq: u64,
-    time: &'a str,
-    call: u64,
-    phase: &'static str,
-    client: &'a str,
-    origin: &'static str,
-    kind: &'static str,
-    target: &'a str,
-    digest: Mac,
-    /// Only at the beginning: the same again would make the log half as large again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<&'a str>,
-    effect: &'static str,
-    /// The call of the script that made this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    within: Option<u64>,
-    #[serde(flatten)]
-    end: Option<End<'a>>,
-}
-
-#[derive(Serialize)]
-struct End<'a> {
-    /// The number of the begin record. Missing if that one was lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    begin: Option<u64>,
-    /// Missing if the call was refused before anyone decided.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    /// Which approval let it run, for how long that counts, and whose it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    approval: Option<&'a str>,
-    outcome: &'static str,
-    bytes: usize,
-    duration_us: u128,
-}
-
 /// Stands where records would stand that could be neither written nor kept.
 #[derive(Serialize)]
 pub(crate) struct Gap {
@@ -190,49 +149,109 @@ impl Record {
         }
     }
 
-    /// Adds the record to `lines` as an object. Its code is not in it yet.
+    /// Adds the record to `lines` as an object. Its code is not in it yet. The names in it are what `audit search` and other
+    /// people's tools rely on.
     pub(crate) fn write(&self, seq: u64, key: &ChainKey, times: &mut Times, lines: &mut Vec<u8>) {
         let subject = self.subject();
-        let (at, phase, args, end) = match self {
-            Record::Begin { at, .. } => {
-                subject.begin_seq.store(seq, Ordering::Relaxed);
-                (at, "begin", Some(subject.preview.as_str()), None)
-            }
-            Record::End { at, ending, bytes, duration, .. } => {
-                let decision = subject.decision();
-                let end = End {
-                    begin: Some(subject.begin_seq.load(Ordering::Relaxed)).filter(|seq| *seq > 0),
-                    decision: decision.map(|(decision, _)| decision),
-                    rule: decision.map(|(_, rule)| rule),
-                    approval: subject.approval(),
-                    outcome: ending.as_str(),
-                    bytes: *bytes,
-                    duration_us: duration.as_micros(),
-                };
-                (at, "end", None, Some(end))
-            }
+        let (at, phase) = match self {
+            Record::Begin { at, .. } => (at, "begin"),
+            Record::End { at, .. } => (at, "end"),
         };
-        let line = Line {
-            seq,
-            time: times.text(*at),
-            call: subject.call.get(),
-            phase,
-            client: subject.client(),
-            origin: subject.origin(),
-            kind: subject.kind,
-            target: subject.target(),
-            digest: *subject.concealed.get_or_init(|| key.conceal(&subject.digest)),
-            args,
-            effect: subject.effect.as_str(),
-            within: subject.trail.within.map(CallId::get),
-            end,
-        };
-        write_object(&line, lines);
+        let mut line = Object::begin(lines, "seq", seq);
+        line.word("time", times.text(*at));
+        line.number("call", subject.call.get());
+        line.word("phase", phase);
+        line.text("client", subject.client());
+        line.word("origin", subject.origin());
+        line.word("kind", subject.kind);
+        line.text("target", subject.target());
+        line.code("digest", *subject.concealed.get_or_init(|| key.conceal(&subject.digest)));
+        if let Record::Begin { .. } = self {
+            subject.begin_seq.store(seq, Ordering::Relaxed);
+            // Only here: the same again at the end would make the log half as large again.
+            line.text("args", &subject.preview);
+        }
+        line.word("effect", subject.effect.as_str());
+        // The call of the script that made this one.
+        if let Some(within) = subject.trail.within {
+            line.number("within", within.get());
+        }
+        if let Record::End { ending, bytes, duration, .. } = self {
+            // Missing if the begin record was lost.
+            let begin = subject.begin_seq.load(Ordering::Relaxed);
+            if begin > 0 {
+                line.number("begin", begin);
+            }
+            // Missing if the call was refused before anyone decided.
+            if let Some((decision, rule)) = subject.decision() {
+                line.word("decision", decision);
+                line.text("rule", rule);
+            }
+            // Which approval let it run, for how long that counts, and whose it was.
+            if let Some(approval) = subject.approval() {
+                line.text("approval", approval);
+            }
+            line.word("outcome", ending.as_str());
+            line.number("bytes", *bytes as u64);
+            line.number("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+        }
+        line.end();
     }
 }
 
-/// Adds an object to `lines`.
-pub(crate) fn write_object(object: &impl Serialize, lines: &mut Vec<u8>) {
+/// An object that is written member by member. There are two for every call, and most of each is known beforehand.
+struct Object<'l>(&'l mut Vec<u8>);
+
+impl<'l> Object<'l> {
+    fn begin(lines: &'l mut Vec<u8>, key: &'static str, number: u64) -> Object<'l> {
+        lines.extend_from_slice(b"{\"");
+        lines.extend_from_slice(key.as_bytes());
+        lines.extend_from_slice(b"\":");
+        write_object(&number, lines);
+        Object(lines)
+    }
+
+    fn key(&mut self, key: &'static str) {
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    fn number(&mut self, key: &'static str, number: u64) {
+        self.key(key);
+        write_object(&number, self.0);
+    }
+
+    /// What others wrote.
+    fn text(&mut self, key: &'static str, text: &str) {
+        self.key(key);
+        write_object(text, self.0);
+    }
+
+    /// A word of the hub's own, with nothing in it that JSON would write in another way.
+    fn word(&mut self, key: &'static str, word: &str) {
+        debug_assert!(word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'));
+        self.plain(key, word.as_bytes());
+    }
+
+    fn code(&mut self, key: &'static str, code: Mac) {
+        self.plain(key, &code.digits());
+    }
+
+    fn plain(&mut self, key: &'static str, bytes: &[u8]) {
+        self.key(key);
+        self.0.push(b'"');
+        self.0.extend_from_slice(bytes);
+        self.0.push(b'"');
+    }
+
+    fn end(self) {
+        self.0.push(b'}');
+    }
+}
+
+/// Adds a value to `lines`.
+pub(crate) fn write_object(object: &(impl Serialize + ?Sized), lines: &mut Vec<u8>) {
     if let Err(error) = serde_json::to_writer(&mut *lines, object) {
         // Numbers and texts in a growing buffer: there is nothing that could fail. If it does, a broken line in the
         // log is right.
