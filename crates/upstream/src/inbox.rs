@@ -46,6 +46,13 @@ pub(crate) struct Asked {
 
 pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
 
+/// What something turned out to be that a server said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receipt {
+    Message,
+    Noise,
+}
+
 /// One request that waits for its answer. Taken away before that, it is over.
 struct Waiting {
     slot: Arc<Slot>,
@@ -120,8 +127,9 @@ impl Inbox {
         self.lock().remove(&id).is_some()
     }
 
-    /// Takes a message of the server's. `about` is the request on whose stream it came, where it has one.
-    pub(crate) fn receive(&self, bytes: &[u8], about: Option<u64>) {
+    /// Takes a message of the server's, and says whether it was one. `about` is the request on whose stream it came, where
+    /// it has one.
+    pub(crate) fn receive(&self, bytes: &[u8], about: Option<u64>) -> Receipt {
         match message::parse(bytes) {
             Ok(Incoming::One(message)) => self.take(message, about),
             Ok(Incoming::Batch(batch)) => {
@@ -129,8 +137,10 @@ impl Inbox {
             }
             Err(malformed) => {
                 tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
+                return Receipt::Noise;
             }
         }
+        Receipt::Message
     }
 
     fn take(&self, message: Message<'_>, about: Option<u64>) {

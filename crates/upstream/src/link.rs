@@ -5,8 +5,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use portcullis_wire::Revision;
 
-/// How many messages may wait to be written before those who write wait too.
-pub(crate) const OUTGOING_MAX: usize = 256;
 /// The longest message that a server may send.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -2,29 +2,31 @@
 
 use crate::connection::RequestError;
 use crate::guardian;
-use crate::inbox::Inbox;
-use crate::link::{Link, MESSAGE_BYTES_MAX, OUTGOING_MAX, Outgoing};
+use crate::inbox::{Inbox, Receipt};
+use crate::input::Input;
+use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
+use crate::patience::{A_LINE, A_MEGABYTE, Patience};
 use crate::spec::StdioSpec;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use portcullis_core::json::printable;
 use portcullis_wire::frame::{Line, LineReader};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How much of what a server says on standard error is kept, to be shown when it fails.
 const STDERR_LINES_MAX: usize = 20;
 const STDERR_LINE_BYTES_MAX: usize = 1_000;
+/// The longest line that is read to its end, though it is no message: after it the server may go on as before.
+const LINE_BYTES_MAX: u64 = 4 * MESSAGE_BYTES_MAX as u64;
 /// How long a server gets to end after its input was closed, and again after it was told to.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -84,69 +86,49 @@ pub(crate) fn start(
     else {
         return Err("the process has no pipes".to_owned());
     };
-    let (out, outgoing) = mpsc::channel(OUTGOING_MAX);
+    let input = Arc::new(Input::new(stdin));
     let end = CancellationToken::new();
-    tokio::spawn(read(stdout, inbox.clone()));
+    tokio::spawn(read(stdout, inbox.clone(), stderr.clone()));
     stderr.open.send_replace(true);
     tokio::spawn(read_errors(errors, stderr));
-    tokio::spawn(run(child, stdin, outgoing, end.clone(), inbox, mark));
-    Ok(Arc::new(Pipes { out, _end: end.drop_guard() }))
+    tokio::spawn(run(child, input.clone(), end.clone(), inbox, mark));
+    Ok(Arc::new(Pipes { input, _end: end.drop_guard() }))
 }
 
 /// The way to the process. When it is dropped, the process ends.
 struct Pipes {
-    out: mpsc::Sender<Bytes>,
+    input: Arc<Input<ChildStdin>>,
     _end: DropGuard,
 }
 
 impl Link for Pipes {
     fn send<'a>(&'a self, message: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
-        Box::pin(async move { self.out.send(message.bytes).await.map_err(|_| RequestError::Closed) })
+        Box::pin(self.input.send(message.bytes))
     }
 
     fn take<'a>(&self, message: Outgoing<'a>) -> Result<Option<Outgoing<'a>>, RequestError> {
-        match self.out.try_send(message.bytes) {
-            Ok(()) => Ok(None),
-            Err(TrySendError::Full(bytes)) => Ok(Some(Outgoing { bytes, ..message })),
-            Err(TrySendError::Closed(_)) => Err(RequestError::Closed),
-        }
+        let back = self.input.take(message.bytes)?;
+        Ok(back.map(|bytes| Outgoing { bytes, ..message }))
     }
 }
 
-/// Writes what goes out until the connection ends, then sees to it that nothing is left running.
+/// Writes what the pipe does not take at once until the connection ends, then sees to it that nothing is left running.
 async fn run(
     mut child: Child,
-    mut stdin: ChildStdin,
-    mut outgoing: mpsc::Receiver<Bytes>,
+    input: Arc<Input<ChildStdin>>,
     end: CancellationToken,
     inbox: Arc<Inbox>,
     mark: String,
 ) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let mut lines = Vec::new();
-    loop {
-        tokio::select! {
-            () = end.cancelled() => break,
-            _ = child.wait() => break,
-            message = outgoing.recv() => {
-                let Some(message) = message else { break };
-                lines.clear();
-                lines.extend_from_slice(&message);
-                lines.push(b'\n');
-                // What waits already goes out with it.
-                while let Ok(message) = outgoing.try_recv() {
-                    lines.extend_from_slice(&message);
-                    lines.push(b'\n');
-                }
-                if stdin.write_all(&lines).await.is_err() {
-                    break;
-                }
-            }
-        }
+    tokio::select! {
+        () = end.cancelled() => {}
+        _ = child.wait() => {}
+        () = poll_fn(|context| input.poll_rest(context)) => {}
     }
     inbox.close();
     // The usual way to tell a server that it is over; then the less usual ones.
-    drop(stdin);
+    input.close();
     if tokio::time::timeout(END_WITHIN, child.wait()).await.is_err() {
         signal(group, Signal::TERM);
         let _ = tokio::time::timeout(END_WITHIN, child.wait()).await;
@@ -164,19 +146,33 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-async fn read(stdout: ChildStdout, inbox: Arc<Inbox>) {
-    let mut lines = LineReader::new(stdout, MESSAGE_BYTES_MAX);
+async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
+    let (mut lines, mut patience) = (LineReader::new(stdout, MESSAGE_BYTES_MAX), Patience::new());
     loop {
         let line = tokio::select! {
             line = lines.next() => line,
             () = inbox.closed.cancelled() => break,
         };
-        match line {
-            Ok(Line::Text(text)) => inbox.receive(&text, None),
+        let cost = match line {
+            Ok(Line::Text(text)) => match inbox.receive(&text, None) {
+                Receipt::Message => continue,
+                Receipt::Noise => A_LINE,
+            },
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
+                continue;
             }
+            // Whatever this is, it is no message any more.
+            Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
+                let megabytes = LINE_BYTES_MAX / (1024 * 1024);
+                stderr.push(format!("[ended by the hub: it sent a line of more than {megabytes} MB]"));
+                break;
+            }
+            Ok(Line::Longer { .. }) => A_MEGABYTE,
             Ok(Line::End) | Err(_) => break,
+        };
+        if patience.spend(cost).await {
+            tracing::warn!(target: "upstream", "A server says much that is no message; it is listened to more slowly.");
         }
     }
     inbox.close();
@@ -188,6 +184,7 @@ async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
         match line {
             Line::Text(text) => tail.push(printable(&String::from_utf8_lossy(&text))),
             Line::TooLong { bytes } => tail.push(format!("[a line of {bytes} bytes]")),
+            Line::Longer { .. } => {}
             Line::End => break,
         }
     }

@@ -5,6 +5,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much is read at once, and how much of a line that is too long is kept in memory.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// After so much of a line that is too long, whoever reads is asked whether to go on.
+const SKIPPED_BYTES: u64 = 1024 * 1024;
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +15,10 @@ pub enum Line {
     Text(Bytes),
     /// The line was longer than allowed. It was read to its end and thrown away.
     TooLong {
+        bytes: u64,
+    },
+    /// The line is longer than allowed, and does not end yet. So much of it was thrown away; the next call goes on with it.
+    Longer {
         bytes: u64,
     },
     End,
@@ -26,16 +32,27 @@ pub struct LineReader<R> {
     /// How far the buffer has been searched for a line end.
     searched: usize,
     line_bytes_max: usize,
+    skipped: Option<Skipped>,
+}
+
+/// What was thrown away of a line that has not ended.
+#[derive(Debug)]
+struct Skipped {
+    bytes: u64,
+    last: Option<u8>,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
-        LineReader { from, buffer: BytesMut::new(), searched: 0, line_bytes_max }
+        LineReader { from, buffer: BytesMut::new(), searched: 0, line_bytes_max, skipped: None }
     }
 
     /// Returns the next line that is not empty. Cancel-safe: what has been read stays in the buffer.
     pub async fn next(&mut self) -> std::io::Result<Line> {
         loop {
+            if self.skipped.is_some() {
+                return self.skip_line().await;
+            }
             if let Some(at) = self.find_end() {
                 let mut line = self.buffer.split_to(at + 1);
                 self.searched = 0;
@@ -56,7 +73,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(Line::Text(line.freeze()));
             }
             if self.is_too_long() {
-                return self.skip_line().await;
+                let (bytes, last) = (self.buffer.len() as u64, self.buffer.last().copied());
+                self.skipped = Some(Skipped { bytes, last });
+                self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
+                self.searched = 0;
+                continue;
             }
             self.make_room();
             if self.from.read_buf(&mut self.buffer).await? == 0 {
@@ -99,26 +120,30 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         at
     }
 
-    /// Reads to the end of a line that is too long, keeping nothing of it.
+    /// Reads on in a line that is too long, keeping nothing of it.
     async fn skip_line(&mut self) -> std::io::Result<Line> {
-        let mut bytes = self.buffer.len() as u64;
-        let mut last = self.buffer.last().copied();
-        self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
-        self.searched = 0;
-        loop {
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+        let mut now = 0;
+        while now < SKIPPED_BYTES {
+            let count = self.from.read_buf(&mut self.buffer).await?;
+            let Some(Skipped { bytes, last }) = &mut self.skipped else { break };
+            if count == 0 {
+                let bytes = *bytes;
+                self.skipped = None;
                 return Ok(Line::TooLong { bytes });
             }
             if let Some(at) = line_end(&self.buffer) {
-                let before = at.checked_sub(1).map_or(last, |before| self.buffer.get(before).copied());
-                bytes = bytes + at as u64 - u64::from(before == Some(b'\r'));
+                let before = at.checked_sub(1).map_or(*last, |before| self.buffer.get(before).copied());
+                let bytes = *bytes + at as u64 - u64::from(before == Some(b'\r'));
                 let _ = self.buffer.split_to(at + 1);
+                self.skipped = None;
                 return Ok(Line::TooLong { bytes });
             }
-            bytes += self.buffer.len() as u64;
-            last = self.buffer.last().copied();
+            *bytes += self.buffer.len() as u64;
+            *last = self.buffer.last().copied();
+            now += self.buffer.len() as u64;
             self.buffer.clear();
         }
+        Ok(Line::Longer { bytes: self.skipped.as_ref().map_or(0, |skipped| skipped.bytes) })
     }
 }
 
@@ -138,11 +163,13 @@ mod tests {
         let mut reader = LineReader::new(input, max);
         let mut lines = Vec::new();
         loop {
-            let line = reader.next().await.unwrap();
-            let end = line == Line::End;
-            lines.push(line);
-            if end {
-                return lines;
+            match reader.next().await.unwrap() {
+                Line::Longer { .. } => {}
+                Line::End => {
+                    lines.push(Line::End);
+                    return lines;
+                }
+                line => lines.push(line),
             }
         }
     }
@@ -183,7 +210,17 @@ mod tests {
     async fn a_long_line_costs_no_memory() {
         let endless = tokio::io::repeat(b'x').take(1 << 28);
         let mut reader = LineReader::new(endless, 1_000);
-        assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: 1 << 28 });
+        let (mut so_far, mut asked) = (0, 0);
+        loop {
+            match reader.next().await.unwrap() {
+                Line::Longer { bytes } => {
+                    assert!(bytes >= so_far + SKIPPED_BYTES, "asked after {bytes}");
+                    (so_far, asked) = (bytes, asked + 1);
+                }
+                line => break assert_eq!(line, Line::TooLong { bytes: 1 << 28 }),
+            }
+        }
+        assert!(asked > 200, "asked {asked} times");
         assert!(reader.buffer.capacity() <= 4 * CHUNK_BYTES, "{}", reader.buffer.capacity());
     }
 }

@@ -1,0 +1,303 @@
+//! The standard input of a server, written by whoever has something to say.
+//!
+//! A task that writes for all would have to be woken for every message. So whoever has a message writes it, and what others
+//! have to say meanwhile with it; only what the pipe does not take at once is left to a task that can wait.
+
+use crate::connection::RequestError;
+use bytes::Bytes;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+/// How much may wait to be written before those who write wait too.
+const QUEUED_BYTES_MAX: usize = 1024 * 1024;
+/// How much of the place that a long message needed is kept for the next.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// Where messages go. `W` is a pipe.
+pub(crate) struct Input<W> {
+    state: Mutex<State<W>>,
+    /// Told when there is room again, and when it is over.
+    room: Notify,
+}
+
+struct State<W> {
+    /// Absent while somebody writes. That one sees what is queued meanwhile.
+    pipe: Option<W>,
+    /// Whole lines, but for the first, of which a part may be written.
+    queued: Vec<u8>,
+    /// Whether the pipe took no more, so that it is for the one who waits to go on.
+    is_full: bool,
+    is_closed: bool,
+    /// Wakes the one who waits.
+    waits: Option<Waker>,
+}
+
+impl<W: AsyncWrite + Unpin> Input<W> {
+    pub(crate) fn new(pipe: W) -> Input<W> {
+        let (queued, is_full, is_closed, waits) = (Vec::new(), false, false, None);
+        let state = State { pipe: Some(pipe), queued, is_full, is_closed, waits };
+        Input { state: Mutex::new(state), room: Notify::new() }
+    }
+
+    /// Takes a message, or gives it back where too much waits already.
+    pub(crate) fn take(&self, message: Bytes) -> Result<Option<Bytes>, RequestError> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(RequestError::Closed);
+        }
+        if !state.queued.is_empty() && state.queued.len() + message.len() > QUEUED_BYTES_MAX {
+            return Ok(Some(message));
+        }
+        state.queued.extend_from_slice(&message);
+        state.queued.push(b'\n');
+        if state.is_full {
+            return Ok(None);
+        }
+        let Some(pipe) = state.pipe.take() else { return Ok(None) };
+        // The caller does not wait for the pipe; whoever does is told.
+        if self.write(state, pipe, &mut Context::from_waker(Waker::noop())) != Left::Nothing {
+            let waits = self.lock().waits.take();
+            waits.into_iter().for_each(Waker::wake);
+        }
+        Ok(None)
+    }
+
+    /// Takes a message as soon as there is room.
+    pub(crate) async fn send(&self, mut message: Bytes) -> Result<(), RequestError> {
+        loop {
+            let mut room = std::pin::pin!(self.room.notified());
+            // Before the look, so that whatever changes after it is told.
+            room.as_mut().enable();
+            match self.take(message)? {
+                None => return Ok(()),
+                Some(back) => message = back,
+            }
+            room.await;
+        }
+    }
+
+    /// Writes what those with messages left to be written. Ends when the pipe is closed.
+    pub(crate) fn poll_rest(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        match &mut state.waits {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => state.waits = Some(context.waker().clone()),
+        }
+        if state.is_closed {
+            return Poll::Ready(());
+        }
+        // Unless it is full, it is written by those who have something to say.
+        if !state.is_full {
+            return Poll::Pending;
+        }
+        let Some(pipe) = state.pipe.take() else { return Poll::Pending };
+        match self.write(state, pipe, context) {
+            Left::Nothing | Left::Rest => Poll::Pending,
+            Left::Closed => Poll::Ready(()),
+        }
+    }
+
+    /// Takes no more. What waits is not written.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        (state.is_closed, state.pipe) = (true, None);
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Writes until nothing is queued or the pipe takes no more.
+    fn write<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<W>>,
+        mut pipe: W,
+        context: &mut Context<'_>,
+    ) -> Left {
+        let mut lines = Vec::new();
+        loop {
+            // Empty from here on, and others may add to it while this is written.
+            std::mem::swap(&mut lines, &mut state.queued);
+            drop(state);
+            let mut written = 0;
+            let ended = loop {
+                match Pin::new(&mut pipe).poll_write(context, &lines[written..]) {
+                    Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(Ok(count)) => written += count,
+                    Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                    Poll::Pending => break Poll::Pending,
+                }
+                if written == lines.len() {
+                    break Poll::Ready(Ok(()));
+                }
+            };
+            state = self.lock();
+            if state.is_closed {
+                return Left::Closed;
+            }
+            match ended {
+                Poll::Ready(Ok(())) if state.queued.is_empty() => {
+                    lines.clear();
+                    lines.shrink_to(KEPT_BYTES_MAX);
+                    (state.queued, state.pipe) = (lines, Some(pipe));
+                    let was_full = std::mem::take(&mut state.is_full);
+                    drop(state);
+                    if was_full {
+                        self.room.notify_waiters();
+                    }
+                    return Left::Nothing;
+                }
+                Poll::Ready(Ok(())) => lines.clear(),
+                Poll::Pending => {
+                    lines.drain(..written);
+                    lines.append(&mut state.queued);
+                    (state.queued, state.pipe, state.is_full) = (lines, Some(pipe), true);
+                    return Left::Rest;
+                }
+                Poll::Ready(Err(_)) => {
+                    state.is_closed = true;
+                    drop(state);
+                    self.room.notify_waiters();
+                    return Left::Closed;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is left when somebody has written.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// The pipe took no more.
+    Rest,
+    /// It never will.
+    Closed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+
+    /// An input, and its other end, which holds so many bytes.
+    fn input(bytes: usize) -> (Arc<Input<DuplexStream>>, DuplexStream) {
+        let (near, far) = duplex(bytes);
+        (Arc::new(Input::new(near)), far)
+    }
+
+    fn rest(input: &Arc<Input<DuplexStream>>) -> tokio::task::JoinHandle<()> {
+        let input = input.clone();
+        tokio::spawn(async move { poll_fn(|context| input.poll_rest(context)).await })
+    }
+
+    async fn read(far: &mut DuplexStream, bytes: usize) -> String {
+        let mut text = vec![0; bytes];
+        far.read_exact(&mut text).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_fits_is_written_at_once_by_whoever_says_it() {
+        let (input, mut far) = input(64);
+        assert!(input.take("one".into()).unwrap().is_none());
+        assert!(input.take("two".into()).unwrap().is_none());
+        assert_eq!(read(&mut far, 8).await, "one\ntwo\n");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_follows_in_order() {
+        let (input, mut far) = input(4);
+        let rest = rest(&input);
+        let words = ["first", "second", "third"];
+        for word in words {
+            assert!(input.take(word.into()).unwrap().is_none());
+        }
+        assert_eq!(read(&mut far, 19).await, "first\nsecond\nthird\n");
+        // And whoever comes now writes by itself again.
+        assert!(input.take("4".into()).unwrap().is_none());
+        assert_eq!(read(&mut far, 2).await, "4\n");
+        rest.abort();
+    }
+
+    #[tokio::test]
+    async fn where_too_much_waits_one_has_to_wait() {
+        let (input, mut far) = input(16);
+        let rest = rest(&input);
+        let long = "x".repeat(QUEUED_BYTES_MAX + 64);
+        assert!(input.take(long.clone().into()).unwrap().is_none());
+        assert!(input.take("more".into()).unwrap().is_some());
+        let sent = tokio::spawn({
+            let input = input.clone();
+            async move { input.send("more".into()).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!sent.is_finished());
+        assert_eq!(read(&mut far, long.len() + 1).await.trim_end(), long);
+        assert_eq!(read(&mut far, 5).await, "more\n");
+        sent.await.unwrap().unwrap();
+        rest.abort();
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_closed_pipe_hears_of_it() {
+        for closes in [true, false] {
+            let (input, far) = input(16);
+            let rest = rest(&input);
+            assert!(input.take("x".repeat(QUEUED_BYTES_MAX + 64).into()).unwrap().is_none());
+            let sent = tokio::spawn({
+                let input = input.clone();
+                async move { input.send("more".into()).await }
+            });
+            tokio::task::yield_now().await;
+            if closes {
+                input.close();
+            }
+            drop(far);
+            assert!(matches!(sent.await.unwrap(), Err(RequestError::Closed)));
+            assert!(matches!(input.take("late".into()), Err(RequestError::Closed)));
+            if !closes {
+                rest.await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lines_of_many_stay_whole() {
+        let (input, mut far) = input(100);
+        let rest = rest(&input);
+        let senders: Vec<_> = (0..8)
+            .map(|who: usize| {
+                let input = input.clone();
+                tokio::spawn(async move {
+                    for number in 0..200 {
+                        let line = format!("{who} {number} {}", "x".repeat(number % 50));
+                        input.send(line.into()).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        let mut next = [0; 8];
+        let mut lines = tokio::io::BufReader::new(&mut far);
+        for _ in 0..8 * 200 {
+            let mut line = String::new();
+            tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await.unwrap();
+            let words: Vec<&str> = line.trim_end_matches('\n').split(' ').collect();
+            let who: usize = words[0].parse().unwrap();
+            assert_eq!(words[1..], [next[who].to_string(), "x".repeat(next[who] % 50)]);
+            next[who] += 1;
+        }
+        for sender in senders {
+            sender.await.unwrap();
+        }
+        rest.abort();
+    }
+}
