@@ -7,7 +7,7 @@
 mod line;
 mod place;
 
-pub use hyper::Method;
+pub use hyper::{Method, Uri};
 pub use place::{Place, PlaceError};
 
 use crate::connect::{Connector, Stream};
@@ -59,7 +59,7 @@ impl OwnError {
 pub struct Ask {
     pub method: Method,
     /// Path and query.
-    pub path: String,
+    pub to: Uri,
     /// All but `Host`.
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -93,8 +93,7 @@ impl Own {
     pub async fn send(self: &Arc<Self>, ask: Ask) -> Result<Reply, OwnError> {
         let mut request = hyper::Request::new(Full::new(ask.body));
         *request.method_mut() = ask.method;
-        *request.uri_mut() =
-            ask.path.parse().map_err(|_| OwnError::unsent("the path cannot stand in a request"))?;
+        *request.uri_mut() = ask.to;
         *request.headers_mut() = ask.headers;
         request.headers_mut().insert(HOST, self.host.clone());
         loop {

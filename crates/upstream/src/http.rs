@@ -21,6 +21,7 @@ use portcullis_core::json::printable;
 use portcullis_egress::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use portcullis_egress::own::{Method, Reply};
 use portcullis_wire::{Era, Revision, header};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -55,6 +56,7 @@ pub(crate) fn open(
         known,
         session: OnceLock::new(),
         revision: OnceLock::new(),
+        agreed: OnceLock::new(),
         old: OnceLock::new(),
         lost: AtomicBool::new(false),
         listening: AtomicBool::new(false),
@@ -75,6 +77,8 @@ struct Way {
     known: Option<Carrier>,
     session: OnceLock<HeaderValue>,
     revision: OnceLock<Revision>,
+    /// What every message says outside of it, once all is agreed.
+    agreed: OnceLock<HeaderMap>,
     /// Where messages go the older way; `None` as long as the newer way is used.
     old: OnceLock<String>,
     /// The server does not know the session any more.
@@ -124,8 +128,8 @@ impl Drop for HttpLink {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if has_session {
             runtime.spawn(async move {
-                let deleting =
-                    way.exchanges.make(Method::DELETE, None, way.headers(None), Default::default());
+                let headers = way.headers(None);
+                let deleting = way.exchanges.make(Method::DELETE, None, &headers, Default::default());
                 // A server that does not want to hear it, or is gone, forgets the session by itself.
                 let _ = tokio::time::timeout(END_WITHIN, deleting).await;
             });
@@ -178,7 +182,7 @@ impl Way {
         let headers = self.headers(Some(message));
         let mut reply = self
             .exchanges
-            .make_again(Method::POST, headers, message.bytes.clone(), message.is_safe())
+            .make_again(Method::POST, &headers, message.bytes.clone(), message.is_safe())
             .await?;
         if reply.status >= 300 {
             return Err(self.refused(reply, message.id).await);
@@ -225,24 +229,30 @@ impl Way {
         Ok(())
     }
 
-    /// Returns the headers that say what a message is, outside of it.
-    fn headers(&self, message: Option<&Outgoing<'_>>) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(16);
-        if let Some(session) = self.session.get() {
-            headers.insert(SESSION, session.clone());
-        }
-        let method = message.and_then(|message| message.method);
+    /// Returns the headers that say what a message is, outside of it; without one, those of a request that carries none.
+    fn headers(&self, message: Option<&Outgoing<'_>>) -> Cow<'_, HeaderMap> {
+        let Some(message) = message else { return Cow::Owned(self.known_headers(HeaderMap::new(), None)) };
+        let usual = || self.exchanges.usual().clone();
         // The newer era begins with this question, before anything is agreed.
-        let asked = (method == Some("server/discover")).then_some(Revision::V2026_07_28);
-        let Some(revision) = self.revision.get().copied().or(asked) else { return headers };
-        headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
-        let (Some(message), Era::PerRequest) = (message, revision.era()) else { return headers };
+        let asked = (message.method == Some("server/discover")).then_some(Revision::V2026_07_28);
+        let Some(revision) = self.revision.get().copied().or(asked) else {
+            return Cow::Owned(self.known_headers(usual(), None));
+        };
+        let agreed = match asked {
+            Some(_) => Cow::Owned(self.known_headers(usual(), asked)),
+            // The same for every message from now on.
+            None => Cow::Borrowed(self.agreed.get_or_init(|| self.known_headers(usual(), None))),
+        };
+        if revision.era() == Era::Sessions {
+            return agreed;
+        }
+        let mut headers = agreed.into_owned();
         let mut add = |name: HeaderName, value: &str| {
             if let Ok(value) = HeaderValue::from_str(&header::encode(value)) {
                 headers.insert(name, value);
             }
         };
-        if let Some(method) = method {
+        if let Some(method) = message.method {
             add(METHOD, method);
         }
         if let Some(name) = message.name {
@@ -252,6 +262,17 @@ impl Way {
             if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
                 add(name, value);
             }
+        }
+        Cow::Owned(headers)
+    }
+
+    /// Adds what was agreed: the session, and the revision, where none is asked for.
+    fn known_headers(&self, mut headers: HeaderMap, asked: Option<Revision>) -> HeaderMap {
+        if let Some(session) = self.session.get() {
+            headers.insert(SESSION, session.clone());
+        }
+        if let Some(revision) = self.revision.get().copied().or(asked) {
+            headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
         }
         headers
     }

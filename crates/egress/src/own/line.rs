@@ -44,7 +44,10 @@ impl Line {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| told(&error))?;
-        Ok(Line { sender, connection: Box::pin(connection), ended: false, good_until: Instant::now() })
+        let connection = Box::pin(connection);
+        let mut line = Line { sender, connection, ended: false, good_until: Instant::now() };
+        // A fresh connection says that it is ready when it is first moved.
+        if line.is_idle().await { Ok(line) } else { Err("the server closed the connection".to_owned()) }
     }
 
     /// Lets the connection do what it can do now.
@@ -64,11 +67,8 @@ impl Line {
         .await
     }
 
+    /// Sends a request over a line that is idle, and returns the head of the answer.
     pub(super) async fn send(&mut self, request: Sent) -> Result<Response<Incoming>, Failed> {
-        // A fresh connection says that it is ready when it is first moved.
-        if !self.is_idle().await {
-            return Err(Failed { why: "the server closed the connection".to_owned(), unsent: Some(request) });
-        }
         let mut sending = pin!(self.sender.try_send_request(request));
         let (connection, ended) = (&mut self.connection, &mut self.ended);
         let answer = poll_fn(|cx| {

@@ -2,7 +2,7 @@
 
 use super::site::{Site, answer, head};
 use super::tls::{acceptor, authority};
-use crate::own::{Ask, Method, Own, Place, Reply};
+use crate::own::{Ask, Method, Own, Place, Reply, Uri};
 use crate::{CertificateDer, HeaderMap};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn own(url: &str, roots: Vec<CertificateDer<'static>>) -> Arc<Own> {
 async fn get(own: &Arc<Own>) -> Result<(u16, Bytes), String> {
     let ask = Ask {
         method: Method::POST,
-        path: "/".to_owned(),
+        to: Uri::from_static("/"),
         headers: HeaderMap::new(),
         body: Bytes::from_static(b"{}"),
     };

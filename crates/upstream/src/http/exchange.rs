@@ -3,7 +3,7 @@
 use crate::connection::{LinkError, RequestError};
 use crate::link::Credentials;
 use crate::spec::{HeaderSpec, HttpSpec};
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use portcullis_core::json::printable;
 use portcullis_egress::EgressError;
@@ -11,7 +11,7 @@ use portcullis_egress::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
     WWW_AUTHENTICATE,
 };
-use portcullis_egress::own::{Ask, Method, Own, OwnError, Reply};
+use portcullis_egress::own::{Ask, Method, Own, OwnError, Reply, Uri};
 use std::sync::Arc;
 
 /// How many times a server may send us on, within itself.
@@ -21,12 +21,16 @@ const REFUSALS_MAX: usize = 3;
 /// How much of a challenge is looked at.
 const CHALLENGE_CHARS_MAX: usize = 4_000;
 
+const NAMED: HeaderValue = HeaderValue::from_static(concat!("Portcullis/", env!("CARGO_PKG_VERSION")));
+
 pub(super) struct Exchanges {
     own: Arc<Own>,
     headers: Vec<HeaderSpec>,
+    /// What every message says, whatever it is.
+    usual: HeaderMap,
     credentials: Option<Arc<dyn Credentials>>,
-    /// Where the server sent us on to, within itself.
-    moved: ArcSwapOption<String>,
+    /// Where messages go: where it was configured, or where the server sent us on to, within itself.
+    to: ArcSwap<Uri>,
 }
 
 impl Exchanges {
@@ -35,20 +39,26 @@ impl Exchanges {
         credentials: Option<Arc<dyn Credentials>>,
     ) -> Result<Exchanges, EgressError> {
         let own = Own::new(spec.place.clone(), spec.extra_roots.clone())?;
-        let moved = ArcSwapOption::empty();
-        Ok(Exchanges { own: Arc::new(own), headers: spec.headers.clone(), credentials, moved })
+        let to = own.place().path().parse().map_err(|_| EgressError::Setup {
+            why: "the path of the address cannot stand in a request".to_owned(),
+        })?;
+        let usual = HeaderMap::from_iter([
+            (ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (USER_AGENT, NAMED),
+        ]);
+        let (headers, to) = (spec.headers.clone(), ArcSwap::from_pointee(to));
+        Ok(Exchanges { own: Arc::new(own), headers, usual, credentials, to })
+    }
+
+    /// Returns the headers of a message of which nothing is known yet.
+    pub(super) fn usual(&self) -> &HeaderMap {
+        &self.usual
     }
 
     /// Returns the path that `location`, said on the way to the server, leads to within it.
     pub(super) fn joined(&self, location: &str) -> Option<String> {
-        self.own.place().joined(&self.path(), location)
-    }
-
-    fn path(&self) -> String {
-        match &*self.moved.load() {
-            Some(moved) => String::clone(moved),
-            None => self.own.place().path().to_owned(),
-        }
+        self.own.place().joined(&self.to.load().to_string(), location)
     }
 
     /// Makes a request; once more where it got lost on a connection that the server was about to close, and making it
@@ -56,13 +66,13 @@ impl Exchanges {
     pub(super) async fn make_again(
         &self,
         method: Method,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         body: Bytes,
         is_safe: bool,
     ) -> Result<Reply, RequestError> {
-        let made = match self.attempt(&method, None, &headers, &body).await {
+        let made = match self.attempt(&method, None, headers, &body).await {
             Err(Unmade::Broken(error)) if error.sent && error.reused && is_safe => {
-                self.attempt(&method, None, &headers, &body).await
+                self.attempt(&method, None, headers, &body).await
             }
             made => made,
         };
@@ -74,10 +84,10 @@ impl Exchanges {
         &self,
         method: Method,
         path: Option<&str>,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Reply, RequestError> {
-        self.attempt(&method, path, &headers, &body).await.map_err(RequestError::from)
+        self.attempt(&method, path, headers, &body).await.map_err(RequestError::from)
     }
 
     async fn attempt(
@@ -88,18 +98,21 @@ impl Exchanges {
         body: &Bytes,
     ) -> Result<Reply, Unmade> {
         let (mut redirects, mut refusals) = (0, 0);
-        let (mut to, keeps) = (path.map_or_else(|| self.path(), str::to_owned), path.is_none());
+        let (mut to, keeps) = match path {
+            Some(path) => (at(path)?, false),
+            None => (Uri::clone(&self.to.load()), true),
+        };
         loop {
-            let headers = self.dressed(method, headers.clone()).await?;
+            let headers = self.dressed(method, headers).await?;
             let used = headers.get(AUTHORIZATION).cloned();
-            let ask = Ask { method: method.clone(), path: to.clone(), headers, body: body.clone() };
+            let ask = Ask { method: method.clone(), to: to.clone(), headers, body: body.clone() };
             let reply = self.own.send(ask).await.map_err(Unmade::Broken)?;
             match reply.status {
                 307 | 308 => {
                     redirects += 1;
-                    to = self.redirected(&reply, &to, redirects)?;
+                    to = at(&self.redirected(&reply, &to.to_string(), redirects)?)?;
                     if keeps {
-                        self.moved.store(Some(Arc::new(to.clone())));
+                        self.to.store(Arc::new(to.clone()));
                     }
                 }
                 status @ (401 | 403) => {
@@ -144,26 +157,24 @@ impl Exchanges {
         })
     }
 
-    /// Adds what every request says.
-    async fn dressed(&self, method: &Method, mut headers: HeaderMap) -> Result<HeaderMap, Unmade> {
-        let said = |why: String| Unmade::Told(LinkError::Failed { why, sent: false });
-        let accepted = match *method {
-            Method::GET => "text/event-stream",
-            _ => "application/json, text/event-stream",
-        };
-        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
-        if *method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// Adds what else a request says.
+    async fn dressed(&self, method: &Method, said: &HeaderMap) -> Result<HeaderMap, Unmade> {
+        let failed = |why: String| Unmade::Told(LinkError::Failed { why, sent: false });
+        let mut headers = said.clone();
+        if *method != Method::POST {
+            let accepted = match *method {
+                Method::GET => "text/event-stream",
+                _ => "application/json, text/event-stream",
+            };
+            headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+            headers.insert(USER_AGENT, NAMED);
         }
-        const NAMED: HeaderValue =
-            HeaderValue::from_static(concat!("Portcullis/", env!("CARGO_PKG_VERSION")));
-        headers.insert(USER_AGENT, NAMED);
         for header in &self.headers {
             let name = &header.name;
-            let value =
-                (header.values.0)(&header.written).map_err(|why| said(format!("`headers.{name}`: {why}")))?;
+            let value = (header.values.0)(&header.written)
+                .map_err(|why| failed(format!("`headers.{name}`: {why}")))?;
             let mut value = HeaderValue::from_str(&value)
-                .map_err(|_| said(format!("`headers.{name}`: the value cannot stand in a header")))?;
+                .map_err(|_| failed(format!("`headers.{name}`: the value cannot stand in a header")))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -171,12 +182,18 @@ impl Exchanges {
             && let Some(value) = credentials.header().await.map_err(Unmade::Told)?
         {
             let value = HeaderValue::from_str(&value);
-            let mut value = value.map_err(|_| said("the token cannot stand in a header".to_owned()))?;
+            let mut value = value.map_err(|_| failed("the token cannot stand in a header".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
         Ok(headers)
     }
+}
+
+/// Reads a path that a server named.
+fn at(path: &str) -> Result<Uri, Unmade> {
+    let why = "the path that the server names cannot stand in a request";
+    path.parse().map_err(|_| Unmade::Told(LinkError::Failed { why: why.to_owned(), sent: false }))
 }
 
 /// Why there is no answer that one could read.

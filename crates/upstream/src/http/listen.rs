@@ -61,9 +61,9 @@ impl Way {
     }
 
     async fn hear(&self, mark: &mut Mark, opened: bool) -> Heard {
-        let mut headers = self.headers(None);
+        let mut headers = self.headers(None).into_owned();
         headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
-        let reply = match self.exchanges.make(Method::GET, None, headers, bytes::Bytes::new()).await {
+        let reply = match self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await {
             Ok(reply) => reply,
             Err(RequestError::Link(LinkError::Failed { .. })) => return Heard::Unreached,
             Err(_) => return Heard::Nothing,

@@ -33,8 +33,8 @@ impl Way {
     }
 
     async fn open_old(&self) -> Result<(Reply, EventReader, String), RequestError> {
-        let asked = self.exchanges.make(Method::GET, None, self.headers(None), bytes::Bytes::new());
-        let mut reply = asked.await?;
+        let headers = self.headers(None);
+        let mut reply = self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await?;
         if reply.status != 200 {
             return Err(self.refused(reply, None).await);
         }
@@ -69,7 +69,7 @@ impl Way {
     pub(super) async fn post_old(&self, endpoint: &str, message: &Outgoing<'_>) -> Result<(), RequestError> {
         let headers = self.headers(Some(message));
         let mut reply =
-            self.exchanges.make(Method::POST, Some(endpoint), headers, message.bytes.clone()).await?;
+            self.exchanges.make(Method::POST, Some(endpoint), &headers, message.bytes.clone()).await?;
         if reply.status >= 300 {
             return Err(self.refused(reply, message.id).await);
         }

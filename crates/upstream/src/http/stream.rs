@@ -63,9 +63,9 @@ impl Way {
                 self.inbox.lets_go(id);
             }
             tokio::time::sleep(mark.retry).await;
-            let mut headers = self.headers(None);
+            let mut headers = self.headers(None).into_owned();
             headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
-            reply = self.exchanges.make(Method::GET, None, headers, bytes::Bytes::new()).await?;
+            reply = self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await?;
             if reply.status != 200 || !matches!(kind(&reply), Kind::Events) {
                 let status = reply.status;
                 return Err(failed(format!("the server broke off and does not go on (status {status})")));
