@@ -5,6 +5,7 @@
 
 mod peers;
 
+use crate::dist::{self, Counts};
 use crate::layout::Layout;
 use crate::python;
 use anyhow::{Context, Result, bail};
@@ -24,8 +25,9 @@ cargo xtask bench
 ```
 
 It needs Linux and about five minutes, wants ripgrep for one comparison, and builds first, as what is shipped is built
-(profile `dist`: ten minutes or more); the bare servers that the hub is compared with are built in the same way. A machine that does other work at the same time
-shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
+(`cargo xtask dist`: half an hour where nothing was built before): all crates as one unit, and laid out by what an earlier
+build counted under this load. The bare servers that the hub is compared with are built in the same way, with the same counts;
+other people's programs are as their registries give them. A machine that does other work at the same time shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
 between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
 `bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
 
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     match args {
         [] => all(&layout),
         [part] if part == "fetch" => {
-            cargo_build(&layout)?;
+            dist::build(&layout, Counts::AsBefore)?;
             let measured = fetch(&layout)?;
             let rows = rows(&measured);
             println!("{}\n{}", machine(), table(&rows));
@@ -76,7 +78,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         [part] if part == "upstream" => {
             let peers = peers::install(&layout)?;
-            cargo_build(&layout)?;
+            dist::build(&layout, Counts::AsBefore)?;
             let measured = upstream(&layout, &peers)?;
             let rows = rows(&measured);
             println!("{}\n{}", machine(), table(&rows));
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 fn all(layout: &Layout) -> Result<()> {
     let peers = peers::install(layout)?;
-    cargo_build(layout)?;
+    dist::build(layout, Counts::AsBefore)?;
     let mut bench = layout.command(layout.shipped("bench-load"));
     bench.arg("run").arg(layout.shipped("portcullis"));
     let mut measured = figures(&mut bench).context("bench-load")?;
@@ -138,21 +140,6 @@ fn judge(rows: &[Vec<&str>]) -> Result<()> {
     }
 }
 
-/// Builds what is measured, in one go so that both have the same dependencies.
-fn cargo_build(layout: &Layout) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = layout
-        .command(cargo)
-        .args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-testkit"])
-        .args(["--bin", "portcullis", "--bin", "bench-load"])
-        .status()
-        .context("cargo did not start")?;
-    if !built.success() {
-        bail!("the build failed");
-    }
-    Ok(())
-}
-
 /// Returns a Markdown table that is also readable as it is.
 fn table(rows: &[Vec<&str>]) -> String {
     let cell = |row: &[&str], column: usize| row.get(column).copied().unwrap_or_default().to_owned();
@@ -192,7 +179,7 @@ fn machine() -> String {
     let rustc = Command::new(rustc).arg("--version").output().map(|output| output.stdout);
     let rustc = String::from_utf8_lossy(&rustc.unwrap_or_default()).trim().to_owned();
     format!(
-        "- {} × {model}\n- Linux {}\n- {rustc}, profile `dist`\n- load average after the run {load}\n",
+        "- {} × {model}\n- Linux {}\n- {rustc}, built by `cargo xtask dist`\n- load average after the run {load}\n",
         models.len().max(1),
         read("/proc/sys/kernel/osrelease").trim(),
     )

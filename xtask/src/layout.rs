@@ -50,9 +50,9 @@ impl Layout {
         self.target.join("release").join(program)
     }
 
-    /// Returns the path of a program that was built as it is shipped.
+    /// Returns the path of a program that `dist` has built, as it is shipped.
     pub(crate) fn shipped(&self, program: &str) -> PathBuf {
-        self.target.join("dist").join(program)
+        self.target.join("shipped").join(program)
     }
 
     /// Returns the folder for pictures of the admin page.

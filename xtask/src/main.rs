@@ -7,6 +7,7 @@ mod browser;
 mod calendars;
 mod clients;
 mod conformance;
+mod dist;
 mod generate;
 mod hub;
 mod layout;
@@ -33,6 +34,7 @@ Tasks:
   upstreams                           put real servers behind the built program, and OpenCode before it
   pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
   calendars [--seed N]                compare calendars with a reference implementation
+  dist                                build the hub as it is shipped, into target/shipped; half an hour
   bench [fetch|upstream]              measure what is shipped and write docs/benchmarks.md; or only compare
                                       web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
@@ -52,6 +54,7 @@ enum Task {
     Upstreams,
     Pages(pages::Pictures),
     Calendars(Option<String>),
+    Dist,
     Bench(Vec<String>),
     Torture(torture::Settings),
 }
@@ -88,6 +91,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Upstreams => return upstreams::run(&layout),
         Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
+        Task::Dist => dist::build(&layout, dist::Counts::Anew)?,
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
     }
@@ -112,6 +116,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
         }
+        ["dist"] => Ok(Task::Dist),
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
         other => Err(format!("`{}` is not a task", other.join(" "))),
@@ -187,6 +192,7 @@ mod tests {
             ("upstreams", Task::Upstreams),
             ("pages", Task::Pages(pages::Pictures::Leave)),
             ("pages --keep", Task::Pages(pages::Pictures::Keep)),
+            ("dist", Task::Dist),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {

@@ -2,6 +2,7 @@
 
 use super::table::{self, Figure};
 use super::{Told, fuzz};
+use crate::dist::{self, Counts};
 use crate::layout::Layout;
 use crate::run;
 use anyhow::Result;
@@ -123,12 +124,11 @@ pub(crate) const ROWS: &[Row] = &[
 
 const TOOLS: [&str; 7] =
     ["build", "--release", "--bins", "--package", "portcullis-testkit", "--package", "portcullis-hostile"];
-const HUB: [&str; 7] = ["build", "--profile", "dist", "--package", "portcullis", "--bin", "portcullis"];
 
 /// Builds the hub as it is shipped, and what tortures it.
 pub(crate) fn build(layout: &Layout) -> Result<()> {
-    run::prepare("build", layout.cargo().args(HUB), &layout.torture("build.log"), run::BUILD_LIMIT)?;
-    run::prepare("build", layout.cargo().args(TOOLS), &layout.torture("build-tools.log"), run::BUILD_LIMIT)
+    dist::build(layout, Counts::AsBefore)?;
+    run::prepare("build", layout.cargo().args(TOOLS), &layout.torture("build.log"), run::BUILD_LIMIT)
 }
 
 /// Runs a part of the program `torture` (`crates/testkit`).

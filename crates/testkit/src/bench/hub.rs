@@ -2,11 +2,12 @@
 
 use crate::http::Place;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file that is read, and how large it is.
 pub(crate) const FILE_NAME: &str = "bench.md";
@@ -41,15 +42,35 @@ pub(crate) fn furnish(home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A child process that ends with this value.
+/// How long a process gets to end by itself, and how often it is looked whether it has.
+const END_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A child process that ends with this value. It is asked to first: a build that learns from what it does writes down what it
+/// learned when it ends by itself.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already is what is wanted.
+        // One that has ended already is what is wanted; its number may be another's by now.
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        if let Some(id) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let asked = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && asked.elapsed() < END_WITHIN {
+            pause();
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else is to be done meanwhile")]
+fn pause() {
+    std::thread::sleep(LOOK_EVERY);
 }
 
 impl Process {
