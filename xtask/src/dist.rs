@@ -7,8 +7,8 @@
 use crate::layout::Layout;
 use crate::run;
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -17,6 +17,8 @@ const HUB: &str = "portcullis";
 const LOAD: &str = "bench-load";
 /// How long all of the load may take. A program that counts is some times slower.
 const LOAD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// What stands between two flags for the compiler.
+const BETWEEN: &str = "\u{1f}";
 
 /// Whether what was counted for an earlier build is good enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,25 +29,35 @@ pub(crate) enum Counts {
 
 /// Builds the hub, and what it is measured with in the same way, into `target/shipped`.
 pub(crate) fn build(layout: &Layout, counts: Counts) -> Result<()> {
-    let profile = layout.work("counts/merged.profdata");
-    if counts == Counts::Anew || !profile.exists() {
-        count(layout, &profile)?;
-    }
-    let flag = format!("-Cprofile-use={}", profile.display());
-    let built = cargo(layout, "dist", &flag)?;
+    let folder = layout.work("counts");
+    let profile = match (counts, kept(&folder)) {
+        (Counts::AsBefore, Some(kept)) => kept,
+        (Counts::AsBefore, None) | (Counts::Anew, _) => count(layout, &folder)?,
+    };
+    let built = cargo(layout, "dist", &format!("-Cprofile-use={}", profile.display()))?;
     fs::create_dir_all(layout.shipped(""))?;
     for program in [HUB, LOAD] {
-        fs::copy(built.join(program), layout.shipped(program)).with_context(|| format!("no `{program}`"))?;
+        // Put in its place at once: the one that is there may be running.
+        let (new, place) = (layout.shipped(&format!("{program}.new")), layout.shipped(program));
+        fs::copy(built.join(program), &new).with_context(|| format!("no `{program}` was built"))?;
+        fs::rename(&new, &place).with_context(|| format!("cannot write `{}`", place.display()))?;
+        println!("{}", layout.shown(&place));
     }
     Ok(())
 }
 
-/// Counts what a hub does under load.
-fn count(layout: &Layout, profile: &Path) -> Result<()> {
+/// Returns what was counted for an earlier build.
+fn kept(folder: &Path) -> Option<PathBuf> {
+    let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "profdata")).max()
+}
+
+/// Counts what a hub does under load, and returns the file.
+fn count(layout: &Layout, folder: &Path) -> Result<PathBuf> {
     let merge = profdata(layout)?;
-    let raw = layout.work("counts/raw");
     // What an earlier build counted is of other code.
-    let _ = fs::remove_dir_all(&raw);
+    let _ = fs::remove_dir_all(folder);
+    let raw = folder.join("raw");
     fs::create_dir_all(&raw)?;
     let built = cargo(layout, "counting", &format!("-Cprofile-generate={}", raw.display()))?;
     for part in ["run", "upstream"] {
@@ -54,24 +66,29 @@ fn count(layout: &Layout, profile: &Path) -> Result<()> {
         let log = layout.log(&format!("count-{part}"));
         run::prepare(&format!("load: {part}"), &mut load, &log, LOAD_LIMIT)?;
     }
+    // Each program has a file of its own. One that was killed has none.
+    if fs::read_dir(&raw)?.count() < 2 {
+        bail!("the hub did not write down what it counted");
+    }
+    let merged = folder.join("merged");
     let mut merge = layout.command(merge);
-    merge.args(["merge", "-o"]).arg(profile).arg(&raw);
-    run::prepare("counts", &mut merge, &layout.log("counts"), run::INSTALL_LIMIT)
+    merge.args(["merge", "-o"]).arg(&merged).arg(&raw);
+    run::prepare("counts", &mut merge, &layout.log("counts"), run::INSTALL_LIMIT)?;
+    // Named by what is in it: Cargo goes by the name when it says what has to be built again.
+    let mut digest = DefaultHasher::new();
+    digest.write(&fs::read(&merged)?);
+    let profile = folder.join(format!("{:016x}.profdata", digest.finish()));
+    fs::rename(&merged, &profile)?;
+    Ok(profile)
 }
 
 /// Builds with one more flag, and returns the folder of the programs. Whatever runs while building is built without it.
 fn cargo(layout: &Layout, name: &str, flag: &str) -> Result<PathBuf> {
-    let host = host()?;
-    let target = layout.work(&format!("build-{name}"));
-    let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
-    if !flags.is_empty() {
-        flags.push(" ");
-    }
-    flags.push(flag);
+    let (host, target) = (host()?, layout.work(&format!("build-{name}")));
     let mut cargo = layout.cargo();
     cargo.args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-testkit"]);
     cargo.args(["--bin", HUB, "--bin", LOAD, "--target", &host, "--target-dir"]).arg(&target);
-    cargo.env("RUSTFLAGS", flags);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(flag));
     run::prepare(
         &format!("build, {name}"),
         &mut cargo,
@@ -81,9 +98,22 @@ fn cargo(layout: &Layout, name: &str, flag: &str) -> Result<PathBuf> {
     Ok(target.join(host).join("dist"))
 }
 
+/// Returns the flags that are set for the compiler, and one more, in the form in which a path may hold spaces.
+fn flags(more: &str) -> String {
+    let set = |name: &str| std::env::var(name).ok().filter(|flags| !flags.is_empty());
+    let plain = || set("RUSTFLAGS").map(|flags| flags.split_whitespace().collect::<Vec<_>>().join(BETWEEN));
+    match set("CARGO_ENCODED_RUSTFLAGS").or_else(plain) {
+        Some(flags) => format!("{flags}{BETWEEN}{more}"),
+        None => more.to_owned(),
+    }
+}
+
 fn rustc(args: &[&str]) -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = Command::new(rustc).args(args).output().context("rustc did not start")?;
+    if !said.status.success() {
+        bail!("rustc failed: {}", String::from_utf8_lossy(&said.stderr));
+    }
     Ok(String::from_utf8(said.stdout)?)
 }
 

@@ -104,10 +104,13 @@ fn read(text: &[u8], size: usize, bound: usize) -> Vec<Line> {
         let next = std::pin::pin!(reader.next());
         // The pieces are always ready and never fail.
         let Poll::Ready(Ok(line)) = next.poll(&mut context) else { break };
-        let ended = line == Line::End;
-        lines.push(line);
-        if ended {
-            break;
+        match line {
+            Line::Blank | Line::Longer { .. } => continue,
+            Line::End => {
+                lines.push(line);
+                break;
+            }
+            line => lines.push(line),
         }
     }
     lines

@@ -139,7 +139,7 @@ impl Connection {
                     let reason = format!("a line of {bytes} bytes, at most {line_bytes_max} are allowed");
                     self.reply(None, Err(RpcError::invalid_request(&reason)));
                 }
-                Line::Longer { .. } => {}
+                Line::Longer { .. } | Line::Blank => {}
                 Line::Text(text) => self.take(&text, calls),
             }
         }

@@ -133,7 +133,10 @@ impl Inbox {
         match message::parse(bytes) {
             Ok(Incoming::One(message)) => self.take(message, about),
             Ok(Incoming::Batch(batch)) => {
-                batch.0.into_iter().flatten().for_each(|message| self.take(message, about))
+                if batch.0.iter().all(Result::is_err) {
+                    return Receipt::Noise;
+                }
+                batch.0.into_iter().flatten().for_each(|message| self.take(message, about));
             }
             Err(malformed) => {
                 tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");

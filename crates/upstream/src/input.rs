@@ -27,19 +27,35 @@ pub(crate) struct Input<W> {
 struct State<W> {
     /// Absent while somebody writes. That one sees what is queued meanwhile.
     pipe: Option<W>,
-    /// Whole lines, but for the first, of which a part may be written.
+    /// What is being written, and how much of it is.
+    lines: Vec<u8>,
+    written: usize,
+    /// How much of it is not, also while somebody has it.
+    writing: usize,
+    /// Whole lines that come after it.
     queued: Vec<u8>,
     /// Whether the pipe took no more, so that it is for the one who waits to go on.
     is_full: bool,
     is_closed: bool,
-    /// Wakes the one who waits.
+    /// Whether somebody waits for room. Who comes later waits too.
+    is_awaited: bool,
+    /// Wakes the one who waits for the pipe.
     waits: Option<Waker>,
 }
 
 impl<W: AsyncWrite + Unpin> Input<W> {
     pub(crate) fn new(pipe: W) -> Input<W> {
-        let (queued, is_full, is_closed, waits) = (Vec::new(), false, false, None);
-        let state = State { pipe: Some(pipe), queued, is_full, is_closed, waits };
+        let state = State {
+            pipe: Some(pipe),
+            lines: Vec::new(),
+            written: 0,
+            writing: 0,
+            queued: Vec::new(),
+            is_full: false,
+            is_closed: false,
+            is_awaited: false,
+            waits: None,
+        };
         Input { state: Mutex::new(state), room: Notify::new() }
     }
 
@@ -49,7 +65,9 @@ impl<W: AsyncWrite + Unpin> Input<W> {
         if state.is_closed {
             return Err(RequestError::Closed);
         }
-        if !state.queued.is_empty() && state.queued.len() + message.len() > QUEUED_BYTES_MAX {
+        let waiting = state.writing + state.queued.len();
+        if waiting > 0 && (state.is_awaited || waiting + message.len() > QUEUED_BYTES_MAX) {
+            state.is_awaited = true;
             return Ok(Some(message));
         }
         state.queued.extend_from_slice(&message);
@@ -103,8 +121,12 @@ impl<W: AsyncWrite + Unpin> Input<W> {
 
     /// Takes no more. What waits is not written.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        self.over(self.lock());
+    }
+
+    fn over(&self, mut state: MutexGuard<'_, State<W>>) {
         (state.is_closed, state.pipe) = (true, None);
+        (state.lines, state.queued) = (Vec::new(), Vec::new());
         drop(state);
         self.room.notify_waiters();
     }
@@ -116,12 +138,28 @@ impl<W: AsyncWrite + Unpin> Input<W> {
         mut pipe: W,
         context: &mut Context<'_>,
     ) -> Left {
-        let mut lines = Vec::new();
+        let (mut lines, mut written) = (std::mem::take(&mut state.lines), state.written);
         loop {
-            // Empty from here on, and others may add to it while this is written.
-            std::mem::swap(&mut lines, &mut state.queued);
+            if written == lines.len() {
+                lines.clear();
+                written = 0;
+                if state.queued.is_empty() {
+                    lines.shrink_to(KEPT_BYTES_MAX);
+                    state.queued.shrink_to(KEPT_BYTES_MAX);
+                    (state.lines, state.written, state.writing) = (lines, 0, 0);
+                    (state.pipe, state.is_full) = (Some(pipe), false);
+                    let is_awaited = std::mem::take(&mut state.is_awaited);
+                    drop(state);
+                    if is_awaited {
+                        self.room.notify_waiters();
+                    }
+                    return Left::Nothing;
+                }
+                std::mem::swap(&mut lines, &mut state.queued);
+            }
+            // Others may queue more while this is written.
+            state.writing = lines.len() - written;
             drop(state);
-            let mut written = 0;
             let ended = loop {
                 match Pin::new(&mut pipe).poll_write(context, &lines[written..]) {
                     Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -138,28 +176,15 @@ impl<W: AsyncWrite + Unpin> Input<W> {
                 return Left::Closed;
             }
             match ended {
-                Poll::Ready(Ok(())) if state.queued.is_empty() => {
-                    lines.clear();
-                    lines.shrink_to(KEPT_BYTES_MAX);
-                    (state.queued, state.pipe) = (lines, Some(pipe));
-                    let was_full = std::mem::take(&mut state.is_full);
-                    drop(state);
-                    if was_full {
-                        self.room.notify_waiters();
-                    }
-                    return Left::Nothing;
-                }
-                Poll::Ready(Ok(())) => lines.clear(),
+                Poll::Ready(Ok(())) => {}
                 Poll::Pending => {
-                    lines.drain(..written);
-                    lines.append(&mut state.queued);
-                    (state.queued, state.pipe, state.is_full) = (lines, Some(pipe), true);
+                    state.writing = lines.len() - written;
+                    (state.lines, state.written) = (lines, written);
+                    (state.pipe, state.is_full) = (Some(pipe), true);
                     return Left::Rest;
                 }
                 Poll::Ready(Err(_)) => {
-                    state.is_closed = true;
-                    drop(state);
-                    self.room.notify_waiters();
+                    self.over(state);
                     return Left::Closed;
                 }
             }
@@ -245,6 +270,51 @@ mod tests {
         assert_eq!(read(&mut far, 5).await, "more\n");
         sent.await.unwrap().unwrap();
         rest.abort();
+    }
+
+    /// A pipe that takes everything, and lets a test do something while it does.
+    struct Meanwhile<F: FnMut()>(F);
+
+    impl<F: FnMut() + Unpin> AsyncWrite for Meanwhile<F> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            (self.0)();
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_turned_away_by_one_who_writes_is_told_when_that_one_is_done() {
+        type Shared = Arc<std::sync::OnceLock<Arc<Input<Meanwhile<Box<dyn FnMut() + Send>>>>>>;
+        let shared = Shared::default();
+        let (seen, mut first) = (shared.clone(), true);
+        let meanwhile: Box<dyn FnMut() + Send> = Box::new(move || {
+            if std::mem::take(&mut first) {
+                let input = seen.get().unwrap().clone();
+                let long = Bytes::from("x".repeat(QUEUED_BYTES_MAX));
+                assert!(input.take("queued".into()).unwrap().is_none());
+                assert!(input.take(long.clone()).unwrap().is_some(), "too much while this is written");
+                assert!(input.take("late".into()).unwrap().is_some(), "nobody overtakes");
+                tokio::spawn(async move { input.send(long).await });
+            }
+        });
+        let input = shared.get_or_init(|| Arc::new(Input::new(Meanwhile(meanwhile)))).clone();
+        let mut room = std::pin::pin!(input.room.notified());
+        room.as_mut().enable();
+        assert!(input.take("first".into()).unwrap().is_none());
+        room.await;
+        input.send("last".into()).await.unwrap();
     }
 
     #[tokio::test]

@@ -156,16 +156,18 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
         let cost = match line {
             Ok(Line::Text(text)) => match inbox.receive(&text, None) {
                 Receipt::Message => continue,
-                Receipt::Noise => A_LINE,
+                Receipt::Noise => A_LINE + A_MEGABYTE * megabytes(text.len()),
             },
+            Ok(Line::Blank) => A_LINE,
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
-                continue;
+                // What there was beyond that was counted as it came.
+                A_MEGABYTE * megabytes(MESSAGE_BYTES_MAX)
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
-                let megabytes = LINE_BYTES_MAX / (1024 * 1024);
-                stderr.push(format!("[ended by the hub: it sent a line of more than {megabytes} MB]"));
+                let most = LINE_BYTES_MAX / (1024 * 1024);
+                stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;
             }
             Ok(Line::Longer { .. }) => A_MEGABYTE,
@@ -178,13 +180,17 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
     inbox.close();
 }
 
+fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / (1024.0 * 1024.0)
+}
+
 async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
     let mut lines = LineReader::new(stderr, STDERR_LINE_BYTES_MAX);
     while let Ok(line) = lines.next().await {
         match line {
             Line::Text(text) => tail.push(printable(&String::from_utf8_lossy(&text))),
             Line::TooLong { bytes } => tail.push(format!("[a line of {bytes} bytes]")),
-            Line::Longer { .. } => {}
+            Line::Longer { .. } | Line::Blank => {}
             Line::End => break,
         }
     }

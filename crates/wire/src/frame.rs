@@ -21,6 +21,8 @@ pub enum Line {
     Longer {
         bytes: u64,
     },
+    /// A line with nothing in it.
+    Blank,
     End,
 }
 
@@ -47,7 +49,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         LineReader { from, buffer: BytesMut::new(), searched: 0, line_bytes_max, skipped: None }
     }
 
-    /// Returns the next line that is not empty. Cancel-safe: what has been read stays in the buffer.
+    /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
     pub async fn next(&mut self) -> std::io::Result<Line> {
         loop {
             if self.skipped.is_some() {
@@ -68,7 +70,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     return Ok(Line::TooLong { bytes: line.len() as u64 });
                 }
                 if line.iter().all(u8::is_ascii_whitespace) {
-                    continue;
+                    return Ok(Line::Blank);
                 }
                 return Ok(Line::Text(line.freeze()));
             }
@@ -164,7 +166,7 @@ mod tests {
         let mut lines = Vec::new();
         loop {
             match reader.next().await.unwrap() {
-                Line::Longer { .. } => {}
+                Line::Longer { .. } | Line::Blank => {}
                 Line::End => {
                     lines.push(Line::End);
                     return lines;

@@ -60,7 +60,8 @@ impl<F: Future + Unpin> Future for Woken<F> {
         outer.register(context.waker());
         let mut inner = Context::from_waker(&this.waker);
         for _ in 0..ROUNDS_MAX {
-            if state.compare_exchange(WOKEN, LOOKED_AT, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // What is looked at already was looked at when it panicked, and may do so again.
+            if state.compare_exchange(WOKEN, LOOKED_AT, Ordering::AcqRel, Ordering::Acquire) == Err(WAITS) {
                 return Poll::Pending;
             }
             if let Poll::Ready(output) = Pin::new(&mut this.work).poll(&mut inner) {
@@ -167,6 +168,16 @@ mod tests {
         assert_eq!((looks.load(Ordering::Relaxed), outer.0.load(Ordering::Relaxed)), (ROUNDS_MAX, 1));
         assert_eq!(look(&mut work, &outer), Pending);
         assert_eq!(looks.load(Ordering::Relaxed), 2 * ROUNDS_MAX);
+    }
+
+    #[test]
+    fn what_panicked_is_not_waited_for() {
+        let outer = Arc::new(Outer::default());
+        let mut work = Woken::new(poll_fn(|_| -> Poll<()> { panic!("always") }));
+        for _ in 0..2 {
+            let looked = std::panic::AssertUnwindSafe(|| look(&mut work, &outer));
+            assert!(std::panic::catch_unwind(looked).is_err());
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

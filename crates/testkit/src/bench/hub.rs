@@ -43,7 +43,7 @@ pub(crate) fn furnish(home: &Path) -> Result<()> {
 }
 
 /// How long a process gets to end by itself, and how often it is looked whether it has.
-const END_WITHIN: Duration = Duration::from_secs(5);
+const END_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A child process that ends with this value. It is asked to first: a build that learns from what it does writes down what it
