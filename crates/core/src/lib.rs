@@ -17,6 +17,7 @@ pub mod json;
 mod label;
 mod limit;
 mod output;
+mod parts;
 mod pattern;
 mod registry;
 pub mod root;
@@ -47,6 +48,7 @@ pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput,
 };
+pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
     Catalog, Change, Changes, Definition, PromptArgument, PromptDef, Provider, Registry, RegistryError,

@@ -4,6 +4,7 @@
 use crate::error::EgressError;
 use crate::target::Target;
 use hyper_util::rt::TokioIo;
+use portcullis_core::{TOGETHER_BYTES_MAX, together};
 use rustix::net::sockopt;
 use std::io;
 use std::io::IoSlice;
@@ -199,12 +200,15 @@ impl AsyncWrite for Stream {
         }
     }
 
-    // Head and body leave together, without being copied together first.
+    // Head and body leave together; where they are large, without being copied first.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(whole) = together(bufs, &mut [0; TOGETHER_BYTES_MAX]) {
+            return self.poll_write(cx, whole);
+        }
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),

@@ -173,7 +173,8 @@ impl Shared {
         queue.ticket += 1;
         queue.entries.push(entry);
         let urgent = urgency == Urgency::Now || queue.entries.len() >= QUEUE_RECORDS_MAX / 2;
-        let wake = queue.writer_is_idle || (urgent && !queue.urgent);
+        // Woken once: until it runs it would be told by everyone who comes.
+        let wake = std::mem::take(&mut queue.writer_is_idle) || (urgent && !queue.urgent);
         queue.urgent |= urgent;
         drop(queue);
         if wake {

@@ -6,7 +6,7 @@
 
 use crate::sources::Peer;
 use hyper::rt::{Sleep, Timer};
-use portcullis_core::Limit;
+use portcullis_core::{Limit, TOGETHER_BYTES_MAX, together};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,7 +183,12 @@ impl AsyncWrite for Paced {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        let mut place = [0; TOGETHER_BYTES_MAX];
+        let stream = Pin::new(&mut self.stream);
+        let written = match together(parts, &mut place) {
+            Some(whole) => stream.poll_write(context, whole),
+            None => stream.poll_write_vectored(context, parts),
+        };
         self.bounded(written, context)
     }
 
