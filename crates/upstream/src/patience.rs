@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 /// What one line costs that is no message.
 pub(crate) const A_LINE: f64 = 1.0;
 /// What a megabyte costs of a line that is too long.
-pub(crate) const A_MEGABYTE: f64 = 10.0;
+pub(crate) const A_MEGABYTE: f64 = 40.0;
 /// What is forgiven per second, and what is forgiven at once: many print a few lines where they should not.
 const PER_SECOND: f64 = 2_000.0;
 const AT_ONCE: f64 = 256.0;

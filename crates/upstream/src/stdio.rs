@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const STDERR_LINES_MAX: usize = 20;
 const STDERR_LINE_BYTES_MAX: usize = 1_000;
 /// The longest line that is read to its end, though it is no message: after it the server may go on as before.
-const LINE_BYTES_MAX: u64 = 4 * MESSAGE_BYTES_MAX as u64;
+const LINE_BYTES_MAX: u64 = 2 * MESSAGE_BYTES_MAX as u64;
 /// How long a server gets to end after its input was closed, and again after it was told to.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -148,6 +148,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
 
 async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
     let (mut lines, mut patience) = (LineReader::new(stdout, MESSAGE_BYTES_MAX), Patience::new());
+    let mut skips = false;
     loop {
         let line = tokio::select! {
             line = lines.next() => line,
@@ -161,8 +162,8 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
             Ok(Line::Blank) => A_LINE,
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
-                // What there was beyond that was counted as it came.
-                A_MEGABYTE * megabytes(MESSAGE_BYTES_MAX)
+                // One that was skipped for long was paid for on the way.
+                if std::mem::take(&mut skips) { A_LINE } else { A_MEGABYTE * megabytes(MESSAGE_BYTES_MAX) }
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
@@ -170,7 +171,10 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
                 stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;
             }
-            Ok(Line::Longer { .. }) => A_MEGABYTE,
+            Ok(Line::Longer { .. }) => {
+                skips = true;
+                A_MEGABYTE
+            }
             Ok(Line::End) | Err(_) => break,
         };
         if patience.spend(cost).await {

@@ -24,6 +24,9 @@ pub const TIMEOUT: Duration = Duration::from_millis(1_000);
 const WINDOW: Duration = Duration::from_millis(1_000);
 /// How many calls hang at once.
 const HANGING: usize = 16;
+/// How long a call needs at most to reach its server, so that it is under way when that crashes. One that comes later waits
+/// until the server is back, and then has its time.
+const UNDER_WAY_AFTER: Duration = Duration::from_millis(100);
 /// How long anything else may take before the run is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a connection has to last to be a good one; only then the next attempt comes soon.
@@ -242,6 +245,9 @@ fn disturbed(hub: &Hub, fault: Fault, good: &mut Caller, tool: &str) -> Result<D
 fn disturb(hub: &Hub, fault: Fault, tool: &str, arguments: &Value) -> Result<(Duration, Option<Duration>)> {
     let (mut caller, began) = (hub.caller()?, Instant::now());
     let mut late = Duration::ZERO;
+    if tool == "bad_crash" {
+        pause(UNDER_WAY_AFTER);
+    }
     for _ in 0..fault.repeats() {
         let started = Instant::now();
         caller.call(tool, arguments)?;
