@@ -34,13 +34,18 @@ struct State<W> {
     writing: usize,
     /// Whole lines that come after it.
     queued: Vec<u8>,
-    /// Whether the pipe took no more, so that it is for the one who waits to go on.
-    is_full: bool,
     is_closed: bool,
     /// Whether somebody waits for room. Who comes later waits too.
     is_awaited: bool,
     /// Wakes the one who waits for the pipe.
     waits: Option<Waker>,
+}
+
+impl<W> State<W> {
+    /// Returns whether the pipe took no more, so that it is for the one who waits to go on.
+    fn is_full(&self) -> bool {
+        self.pipe.is_some() && self.writing > 0
+    }
 }
 
 impl<W: AsyncWrite + Unpin> Input<W> {
@@ -51,7 +56,6 @@ impl<W: AsyncWrite + Unpin> Input<W> {
             written: 0,
             writing: 0,
             queued: Vec::new(),
-            is_full: false,
             is_closed: false,
             is_awaited: false,
             waits: None,
@@ -72,7 +76,7 @@ impl<W: AsyncWrite + Unpin> Input<W> {
         }
         state.queued.extend_from_slice(&message);
         state.queued.push(b'\n');
-        if state.is_full {
+        if state.is_full() {
             return Ok(None);
         }
         let Some(pipe) = state.pipe.take() else { return Ok(None) };
@@ -109,7 +113,7 @@ impl<W: AsyncWrite + Unpin> Input<W> {
             return Poll::Ready(());
         }
         // Unless it is full, it is written by those who have something to say.
-        if !state.is_full {
+        if !state.is_full() {
             return Poll::Pending;
         }
         let Some(pipe) = state.pipe.take() else { return Poll::Pending };
@@ -147,7 +151,7 @@ impl<W: AsyncWrite + Unpin> Input<W> {
                     lines.shrink_to(KEPT_BYTES_MAX);
                     state.queued.shrink_to(KEPT_BYTES_MAX);
                     (state.lines, state.written, state.writing) = (lines, 0, 0);
-                    (state.pipe, state.is_full) = (Some(pipe), false);
+                    state.pipe = Some(pipe);
                     let is_awaited = std::mem::take(&mut state.is_awaited);
                     drop(state);
                     if is_awaited {
@@ -180,7 +184,7 @@ impl<W: AsyncWrite + Unpin> Input<W> {
                 Poll::Pending => {
                     state.writing = lines.len() - written;
                     (state.lines, state.written) = (lines, written);
-                    (state.pipe, state.is_full) = (Some(pipe), true);
+                    state.pipe = Some(pipe);
                     return Left::Rest;
                 }
                 Poll::Ready(Err(_)) => {

@@ -167,6 +167,7 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
+                tracing::warn!(target: "upstream", bytes, "A server sent a line that is far too long, and is ended.");
                 let most = LINE_BYTES_MAX / (1024 * 1024);
                 stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;
