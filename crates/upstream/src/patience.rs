@@ -9,10 +9,12 @@ use tokio::time::{Instant, sleep};
 /// What one line costs that is no message.
 pub(crate) const A_LINE: f64 = 1.0;
 /// What a megabyte costs of a line that is too long.
-pub(crate) const A_MEGABYTE: f64 = 40.0;
+pub(crate) const A_MEGABYTE: f64 = 320.0;
 /// What is forgiven per second, and what is forgiven at once: many print a few lines where they should not.
 const PER_SECOND: f64 = 2_000.0;
 const AT_ONCE: f64 = 256.0;
+/// How long a server that says something long is left alone after each part of it: others have to do meanwhile.
+const BREATH: Duration = Duration::from_millis(1);
 /// How much is gathered before it is listened to again, so that nobody wakes up for every line.
 const GATHERED: f64 = 20.0;
 
@@ -26,6 +28,11 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn new() -> Patience {
         Patience { left: AT_ONCE, at: Instant::now(), is_tried: false }
+    }
+
+    /// Lets others do something.
+    pub(crate) async fn breathe() {
+        sleep(BREATH).await;
     }
 
     /// Takes note of something useless, and returns when the next may be read. Says whether this is the first time that

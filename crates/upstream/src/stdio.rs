@@ -9,7 +9,7 @@ use crate::patience::{A_LINE, A_MEGABYTE, Patience};
 use crate::spec::StdioSpec;
 use futures::future::BoxFuture;
 use portcullis_core::json::printable;
-use portcullis_wire::frame::{Line, LineReader};
+use portcullis_wire::frame::{LONG_BYTES, Line, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const STDERR_LINES_MAX: usize = 20;
 const STDERR_LINE_BYTES_MAX: usize = 1_000;
 /// The longest line that is read to its end, though it is no message: after it the server may go on as before.
-const LINE_BYTES_MAX: u64 = 2 * MESSAGE_BYTES_MAX as u64;
+const LINE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + 4 * 1024 * 1024;
 /// How long a server gets to end after its input was closed, and again after it was told to.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -148,7 +148,6 @@ fn signal(group: Option<Pid>, signal: Signal) {
 
 async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
     let (mut lines, mut patience) = (LineReader::new(stdout, MESSAGE_BYTES_MAX), Patience::new());
-    let mut skips = false;
     loop {
         let line = tokio::select! {
             line = lines.next() => line,
@@ -157,13 +156,13 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
         let cost = match line {
             Ok(Line::Text(text)) => match inbox.receive(&text, None) {
                 Receipt::Message => continue,
-                Receipt::Noise => A_LINE + A_MEGABYTE * megabytes(text.len()),
+                // What came in parts has taken its time.
+                Receipt::Noise => A_LINE + A_MEGABYTE * megabytes(text.len().min(LONG_BYTES)),
             },
             Ok(Line::Blank) => A_LINE,
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
-                // One that was skipped for long was paid for on the way.
-                if std::mem::take(&mut skips) { A_LINE } else { A_MEGABYTE * megabytes(MESSAGE_BYTES_MAX) }
+                A_LINE
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
@@ -172,9 +171,13 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
                 stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;
             }
-            Ok(Line::Longer { .. }) => {
-                skips = true;
-                A_MEGABYTE
+            Ok(Line::Longer { bytes }) => {
+                Patience::breathe().await;
+                if bytes <= MESSAGE_BYTES_MAX as u64 {
+                    // This may be a message yet.
+                    continue;
+                }
+                A_MEGABYTE * megabytes(PART_BYTES)
             }
             Ok(Line::End) | Err(_) => break,
         };

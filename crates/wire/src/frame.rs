@@ -5,8 +5,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much is read at once, and how much of a line that is too long is kept in memory.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// After so much of a line that is too long, whoever reads is asked whether to go on.
-const SKIPPED_BYTES: u64 = 1024 * 1024;
+/// A line of more than this is read in parts, so that whoever reads can leave the processor to others in between.
+pub const LONG_BYTES: usize = 2 * 1024 * 1024;
+/// How much of a long line, or of one that is too long, is read before the reader is told.
+pub const PART_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,7 +19,7 @@ pub enum Line {
     TooLong {
         bytes: u64,
     },
-    /// The line is longer than allowed, and does not end yet. So much of it was thrown away; the next call goes on with it.
+    /// The line is long, or longer than allowed, and does not end yet. So much of it was read; the next call goes on with it.
     Longer {
         bytes: u64,
     },
@@ -33,6 +35,8 @@ pub struct LineReader<R> {
     buffer: BytesMut,
     /// How far the buffer has been searched for a line end.
     searched: usize,
+    /// How much of the line the reader was told about.
+    told: usize,
     line_bytes_max: usize,
     skipped: Option<Skipped>,
 }
@@ -46,7 +50,7 @@ struct Skipped {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
-        LineReader { from, buffer: BytesMut::new(), searched: 0, line_bytes_max, skipped: None }
+        LineReader { from, buffer: BytesMut::new(), searched: 0, told: 0, line_bytes_max, skipped: None }
     }
 
     /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
@@ -57,7 +61,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             if let Some(at) = self.find_end() {
                 let mut line = self.buffer.split_to(at + 1);
-                self.searched = 0;
+                (self.searched, self.told) = (0, 0);
                 if line.len() > CHUNK_BYTES {
                     // The room of a long line goes with it.
                     self.buffer = BytesMut::from(&self.buffer[..]);
@@ -78,14 +82,18 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 let (bytes, last) = (self.buffer.len() as u64, self.buffer.last().copied());
                 self.skipped = Some(Skipped { bytes, last });
                 self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
-                self.searched = 0;
+                (self.searched, self.told) = (0, 0);
                 continue;
+            }
+            if self.buffer.len() >= LONG_BYTES.max(self.told + PART_BYTES) {
+                self.told = self.buffer.len();
+                return Ok(Line::Longer { bytes: self.told as u64 });
             }
             self.make_room();
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 // A last line without an end is a line all the same.
                 let rest = self.buffer.split().freeze();
-                self.searched = 0;
+                (self.searched, self.told) = (0, 0);
                 if rest.len() > self.line_bytes_max {
                     return Ok(Line::TooLong { bytes: rest.len() as u64 });
                 }
@@ -125,7 +133,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads on in a line that is too long, keeping nothing of it.
     async fn skip_line(&mut self) -> std::io::Result<Line> {
         let mut now = 0;
-        while now < SKIPPED_BYTES {
+        while now < PART_BYTES as u64 {
             let count = self.from.read_buf(&mut self.buffer).await?;
             let Some(Skipped { bytes, last }) = &mut self.skipped else { break };
             if count == 0 {
@@ -209,6 +217,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_long_line_that_is_allowed_comes_in_parts_and_whole() {
+        let mut input = vec![b'x'; LONG_BYTES + 3 * PART_BYTES];
+        input.extend_from_slice(b"\nok\n");
+        let (mut to, from) = tokio::io::duplex(CHUNK_BYTES);
+        tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut to, &input).await });
+        let mut reader = LineReader::new(from, 2 * LONG_BYTES);
+        let mut parts = Vec::new();
+        let line = loop {
+            match reader.next().await.unwrap() {
+                Line::Longer { bytes } => parts.push(bytes),
+                line => break line,
+            }
+        };
+        let Line::Text(line) = line else { panic!("{line:?}") };
+        assert_eq!(line.len(), LONG_BYTES + 3 * PART_BYTES);
+        assert!((3..=4).contains(&parts.len()) && parts[0] >= LONG_BYTES as u64, "{parts:?}");
+        assert!(parts.is_sorted_by(|one, next| one + PART_BYTES as u64 <= *next), "{parts:?}");
+        assert_eq!(reader.next().await.unwrap(), text("ok"));
+    }
+
+    #[tokio::test]
     async fn a_long_line_costs_no_memory() {
         let endless = tokio::io::repeat(b'x').take(1 << 28);
         let mut reader = LineReader::new(endless, 1_000);
@@ -216,13 +245,13 @@ mod tests {
         loop {
             match reader.next().await.unwrap() {
                 Line::Longer { bytes } => {
-                    assert!(bytes >= so_far + SKIPPED_BYTES, "asked after {bytes}");
+                    assert!(bytes >= so_far + PART_BYTES as u64, "asked after {bytes}");
                     (so_far, asked) = (bytes, asked + 1);
                 }
                 line => break assert_eq!(line, Line::TooLong { bytes: 1 << 28 }),
             }
         }
-        assert!(asked > 200, "asked {asked} times");
+        assert!(asked > 1_500, "asked {asked} times");
         assert!(reader.buffer.capacity() <= 4 * CHUNK_BYTES, "{}", reader.buffer.capacity());
     }
 }

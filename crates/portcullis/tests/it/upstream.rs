@@ -104,13 +104,15 @@ async fn nothing_is_lost_on_the_way() {
 async fn one_that_fails_changes_nothing_for_the_others() {
     let home = home();
     let broken = "[mcp.broken]\ncommand = \"/no/such/program\"\ntrust = \"always\"\n".to_owned();
-    let hub = serving(&home, &[broken, server("bad", "timeout_ms = 500"), server("good", "")]).await;
+    let hub =
+        serving(&home, &[broken, server("bad", "timeout_ms = 500"), server("long", ""), server("good", "")])
+            .await;
     let mut client = http(&hub, "2025-11-25").await;
     sees(&mut client, "bad_crash").await;
+    sees(&mut client, "long_huge").await;
     sees(&mut client, "good_echo").await;
     for (tool, arguments, expected) in [
         ("bad_garbage", json!({ "lines": 500 }), "after the garbage"),
-        ("bad_huge", json!({ "megabytes": 32 }), "after the long line"),
         ("bad_reuse", json!({}), "first"),
         ("bad_storm", json!({ "times": 2000 }), "stormed"),
         ("bad_hang", json!({}), "Error: no answer within 500 ms"),
@@ -119,9 +121,14 @@ async fn one_that_fails_changes_nothing_for_the_others() {
         ("bad_echo", json!({ "text": "back" }), "back"),
         // Signs of life count: three of them, each well within the time, take longer than it together.
         ("bad_slow", json!({ "steps": 3, "step_ms": 300 }), "done at last"),
-        // This is not waited for.
-        ("bad_huge", json!({ "megabytes": 1024 }), "Error: server `bad` ended while the call was under way"),
-        ("bad_echo", json!({ "text": "back again" }), "back again"),
+        // A line that is too long is skipped, but not for ever.
+        ("long_huge", json!({ "megabytes": 18 }), "after the long line"),
+        (
+            "long_huge",
+            json!({ "megabytes": 1024 }),
+            "Error: server `long` ended while the call was under way",
+        ),
+        ("long_echo", json!({ "text": "back again" }), "back again"),
     ] {
         let answer = client.call(tool, arguments).await;
         assert!(text(&answer).starts_with(expected), "{tool}: {answer}");
