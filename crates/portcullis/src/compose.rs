@@ -4,6 +4,7 @@ use crate::approvals;
 use crate::config::{self, Config};
 use crate::home::{Home, make_private};
 use crate::mcp::{self, Makers, Servers};
+use crate::memory;
 use crate::scripts;
 use crate::secrets::{self, Asking, LiveSecrets};
 use crate::voice;
@@ -351,6 +352,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
     tokio::spawn(secrets::watch(live.clone(), servers.clone(), secure.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
+    tokio::spawn(memory::give_back());
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(Composed {
         hub,

@@ -15,6 +15,7 @@ mod labels;
 mod logging;
 mod login;
 mod mcp;
+mod memory;
 mod print;
 mod reload;
 mod replace;

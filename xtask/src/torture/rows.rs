@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "servers",
         what: "servers that misbehave behind the hub, and a hundred of them at once",
-        work: |told| torture(told, "servers", 5),
+        work: |told| torture(told, "servers", 9),
         figures: table::marked,
     },
     Row {
