@@ -1,5 +1,6 @@
 //! Newline-delimited frames, with a bound on what one line may cost.
 
+use crate::room::{LARGE_BYTES, Room};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -8,7 +9,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// A line of more than this is read in parts, so that whoever reads can leave the processor to others in between.
 pub const LONG_BYTES: usize = 2 * 1024 * 1024;
 /// How much of a long line, or of one that is too long, is read before the reader is told.
-pub const PART_BYTES: usize = 2 * CHUNK_BYTES;
+pub const PART_BYTES: usize = CHUNK_BYTES;
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +34,9 @@ pub enum Line {
 pub struct LineReader<R> {
     from: R,
     buffer: BytesMut,
-    /// How far the buffer has been searched for a line end.
+    /// The line, instead, once it is large.
+    large: Option<Room>,
+    /// How far the line has been searched for its end.
     searched: usize,
     /// How much of the line the reader was told about.
     told: usize,
@@ -50,7 +53,8 @@ struct Skipped {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
-        LineReader { from, buffer: BytesMut::new(), searched: 0, told: 0, line_bytes_max, skipped: None }
+        let (buffer, large, skipped) = (BytesMut::new(), None, None);
+        LineReader { from, buffer, large, searched: 0, told: 0, line_bytes_max, skipped }
     }
 
     /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
@@ -60,73 +64,109 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return self.skip_line().await;
             }
             if let Some(at) = self.find_end() {
-                let mut line = self.buffer.split_to(at + 1);
-                (self.searched, self.told) = (0, 0);
-                if line.len() > CHUNK_BYTES {
-                    // The room of a long line goes with it.
-                    self.buffer = BytesMut::from(&self.buffer[..]);
-                }
-                line.truncate(at);
-                if line.last() == Some(&b'\r') {
-                    line.truncate(at - 1);
-                }
-                if line.len() > self.line_bytes_max {
-                    return Ok(Line::TooLong { bytes: line.len() as u64 });
-                }
-                if line.iter().all(u8::is_ascii_whitespace) {
-                    return Ok(Line::Blank);
-                }
-                return Ok(Line::Text(line.freeze()));
+                let line = self.take_line(at);
+                return Ok(self.judged(line));
             }
             if self.is_too_long() {
-                let (bytes, last) = (self.buffer.len() as u64, self.buffer.last().copied());
+                let (bytes, last) = (self.so_far().len() as u64, self.so_far().last().copied());
                 self.skipped = Some(Skipped { bytes, last });
-                self.buffer = BytesMut::with_capacity(CHUNK_BYTES);
+                (self.buffer, self.large) = (BytesMut::with_capacity(CHUNK_BYTES), None);
                 (self.searched, self.told) = (0, 0);
                 continue;
             }
-            if self.buffer.len() >= LONG_BYTES.max(self.told + PART_BYTES) {
-                self.told = self.buffer.len();
-                return Ok(Line::Longer { bytes: self.told as u64 });
+            let bytes = self.so_far().len();
+            if bytes >= LONG_BYTES.max(self.told + PART_BYTES) {
+                self.told = bytes;
+                return Ok(Line::Longer { bytes: bytes as u64 });
             }
-            self.make_room();
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+            if self.read_more().await? == 0 {
                 // A last line without an end is a line all the same.
-                let rest = self.buffer.split().freeze();
+                let rest = match self.large.take() {
+                    Some(room) => Bytes::from_owner(room),
+                    None => self.buffer.split().freeze(),
+                };
                 (self.searched, self.told) = (0, 0);
-                if rest.len() > self.line_bytes_max {
-                    return Ok(Line::TooLong { bytes: rest.len() as u64 });
-                }
-                let blank = rest.iter().all(u8::is_ascii_whitespace);
-                return Ok(if blank { Line::End } else { Line::Text(rest) });
+                return Ok(match self.judged(rest) {
+                    Line::Blank => Line::End,
+                    line => line,
+                });
             }
         }
+    }
+
+    /// Returns what there is of the line, and what may follow it.
+    fn so_far(&self) -> &[u8] {
+        self.large.as_ref().map_or(&self.buffer[..], AsRef::as_ref)
+    }
+
+    fn judged(&self, line: Bytes) -> Line {
+        if line.len() > self.line_bytes_max {
+            Line::TooLong { bytes: line.len() as u64 }
+        } else if line.iter().all(u8::is_ascii_whitespace) {
+            Line::Blank
+        } else {
+            Line::Text(line)
+        }
+    }
+
+    /// Returns the line whose end is there, without it, and keeps what follows.
+    fn take_line(&mut self, at: usize) -> Bytes {
+        (self.searched, self.told) = (0, 0);
+        let half = at.checked_sub(1).filter(|before| self.so_far().get(*before) == Some(&b'\r'));
+        let end = half.unwrap_or(at);
+        if let Some(mut room) = self.large.take() {
+            self.buffer = BytesMut::from(&room.as_ref()[at + 1..]);
+            room.truncate(end);
+            return Bytes::from_owner(room);
+        }
+        let mut line = self.buffer.split_to(at + 1);
+        if line.len() > CHUNK_BYTES {
+            // The room of a long line goes with it.
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
+        line.truncate(end);
+        line.freeze()
     }
 
     /// Returns whether the line is too long, whatever comes. A `\r` may be half of its end, and does not count then.
     fn is_too_long(&self) -> bool {
-        let end_bytes = usize::from(self.buffer.last() == Some(&b'\r'));
-        self.buffer.len() > self.line_bytes_max + end_bytes
+        let end_bytes = usize::from(self.so_far().last() == Some(&b'\r'));
+        self.so_far().len() > self.line_bytes_max + end_bytes
     }
 
-    /// Makes room for the next read.
-    ///
-    /// A long line gets all the room it may have at once: memory that is never written costs nothing, and a buffer
-    /// that doubles leaves behind every size that it had on the way.
-    fn make_room(&mut self) {
-        if self.buffer.len() < CHUNK_BYTES {
-            self.buffer.reserve(CHUNK_BYTES);
-        } else if self.buffer.capacity() == self.buffer.len() {
-            let mut larger =
-                BytesMut::with_capacity(self.line_bytes_max.max(self.buffer.len()) + CHUNK_BYTES);
-            larger.extend_from_slice(&self.buffer);
-            self.buffer = larger;
+    /// Reads on in a line, and returns how much came.
+    async fn read_more(&mut self) -> std::io::Result<usize> {
+        if self.large.is_none() && self.buffer.len() >= LARGE_BYTES {
+            self.enlarge();
+        }
+        match &mut self.large {
+            Some(room) => {
+                let count = self.from.read(room.rest(CHUNK_BYTES)).await?;
+                room.filled(count);
+                Ok(count)
+            }
+            None => {
+                self.buffer.reserve(CHUNK_BYTES);
+                self.from.read_buf(&mut self.buffer).await
+            }
+        }
+    }
+
+    /// Gives a large line all the room that it may have: memory that is never written costs nothing, and a buffer that
+    /// doubles is copied time and again. Where the system has none, it does so all the same.
+    fn enlarge(&mut self) {
+        let bytes_max = self.line_bytes_max.max(self.buffer.len()) + CHUNK_BYTES;
+        if let Some(mut room) = Room::new(bytes_max)
+            && room.add(&self.buffer)
+        {
+            (self.large, self.buffer) = (Some(room), BytesMut::new());
         }
     }
 
     fn find_end(&mut self) -> Option<usize> {
-        let at = line_end(&self.buffer[self.searched..]).map(|offset| self.searched + offset);
-        self.searched = self.buffer.len();
+        let so_far = self.so_far();
+        let at = line_end(&so_far[self.searched..]).map(|offset| self.searched + offset);
+        self.searched = so_far.len();
         at
     }
 

@@ -11,6 +11,7 @@ pub mod message;
 mod method;
 pub mod params;
 pub mod render;
+pub mod room;
 pub mod rpc;
 pub mod sse;
 mod text;

@@ -8,13 +8,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use memmap2::MmapMut;
 use portcullis_core::Limit;
 use portcullis_wire::RpcError;
-
-/// What is larger gets memory of its own, which goes back to the system with it. The allocator would keep it for a while, and
-/// rarely finds a use for so much at once.
-const LARGE_BYTES: usize = 256 * 1024;
+use portcullis_wire::room::{LARGE_BYTES, Room};
 
 /// Reads a body.
 pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
@@ -71,27 +67,15 @@ async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
 /// The pieces of a body, one after the other.
 enum Pieces {
     Few(Vec<u8>),
-    Large(Filled),
-}
-
-/// Memory of its own, of which so much is filled.
-struct Filled {
-    memory: MmapMut,
-    bytes: usize,
-}
-
-impl AsRef<[u8]> for Filled {
-    fn as_ref(&self) -> &[u8] {
-        &self.memory[..self.bytes]
-    }
+    Large(Room),
 }
 
 impl Pieces {
     fn with_room(bytes: usize) -> Pieces {
         if bytes > LARGE_BYTES
-            && let Ok(memory) = MmapMut::map_anon(bytes)
+            && let Some(room) = Room::new(bytes)
         {
-            return Pieces::Large(Filled { memory, bytes: 0 });
+            return Pieces::Large(room);
         }
         Pieces::Few(Vec::with_capacity(bytes))
     }
@@ -99,15 +83,10 @@ impl Pieces {
     fn add(&mut self, piece: &[u8]) {
         match self {
             Pieces::Few(all) => all.extend_from_slice(piece),
-            Pieces::Large(filled) => {
-                let end = filled.bytes + piece.len();
-                match filled.memory.get_mut(filled.bytes..end) {
-                    Some(room) => {
-                        room.copy_from_slice(piece);
-                        filled.bytes = end;
-                    }
+            Pieces::Large(room) => {
+                if !room.add(piece) {
                     // Longer than it said that it was.
-                    None => *self = Pieces::Few([filled.as_ref(), piece].concat()),
+                    *self = Pieces::Few([room.as_ref(), piece].concat());
                 }
             }
         }
@@ -116,7 +95,7 @@ impl Pieces {
     fn into_bytes(self) -> Bytes {
         match self {
             Pieces::Few(all) => all.into(),
-            Pieces::Large(filled) => Bytes::from_owner(filled),
+            Pieces::Large(room) => Bytes::from_owner(room),
         }
     }
 }
