@@ -346,8 +346,8 @@ pub fn with_headers(request: Request, revision: &str, message: &Value) -> Reques
         return request;
     }
     let request = request.header("Mcp-Method", method);
-    let name = message["params"].get("name").or_else(|| message["params"].get("uri")).and_then(Value::as_str);
-    match name {
+    let name = ["name", "uri", "taskId"].into_iter().find_map(|key| message["params"].get(key));
+    match name.and_then(Value::as_str) {
         Some(name) => request.header("Mcp-Name", name),
         None => request,
     }

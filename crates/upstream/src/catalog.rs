@@ -11,7 +11,7 @@ use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::{
-    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TemplateDef, ToolDef,
+    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef, ToolDef,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -82,6 +82,8 @@ pub(crate) struct OwnTool {
     pub(crate) def: Arc<ToolDef>,
     /// Which arguments are also shown in headers: the argument, and the name of the header.
     pub(crate) headers: Vec<(String, String)>,
+    /// Whether a server of the older era runs it as a task only.
+    pub(crate) runs_as_task: bool,
 }
 
 impl Shown {
@@ -181,12 +183,9 @@ pub(crate) fn show(
             continue;
         }
         match tool(spec, said, name) {
-            Ok((def, headers)) => {
-                let def = Arc::new(def);
-                let (name, quoted) = (said.own.clone(), Value::from(said.own.as_str()).to_string());
-                let own = OwnTool { name, quoted, def: def.clone(), headers };
-                shown.tool_names.insert(def.name.clone(), Arc::new(own));
-                shown.tools.push(def);
+            Ok(own) => {
+                shown.tools.push(own.def.clone());
+                shown.tool_names.insert(own.def.name.clone(), Arc::new(own));
             }
             // One bad definition costs that tool, not the server.
             Err(why) => shown.dropped.push((printable(&said.own), why)),
@@ -262,16 +261,27 @@ fn show_resources(offer: &Offer, shown: &mut Shown) {
     }
 }
 
-fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(String, String)>), String> {
+fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String> {
     let own = &said.own;
-    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let mut replaced = vec![("name", name.as_str().into())];
+    let (tasks, runs_as_task) = match execution(said) {
+        Some(mut execution) if execution["taskSupport"] == "required" => {
+            // The hub waits for the task, so for clients of that era it is a tool like any other.
+            execution["taskSupport"] = "forbidden".into();
+            replaced.push(("execution", execution));
+            (TaskSupport::Optional, true)
+        }
+        Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
+        _ => (TaskSupport::Never, false),
+    };
+    let (value, definition) = cleaned(said, &replaced)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
     }
     let headers = mirrored(&input_schema)?;
     let limits = Limits { deadline_ms: NO_DEADLINE_MS, ..Limits::DEFAULT };
-    let def = ToolDef::foreign(
+    let mut def = ToolDef::foreign(
         spec.name.clone(),
         name,
         text(&value, "title").unwrap_or_default(),
@@ -283,7 +293,17 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<(ToolDef, Vec<(S
         value.get("outputSchema").cloned(),
         definition,
     );
-    Ok((def.unruled(spec.decision).labelled(spec.labels_of(own)), headers))
+    def.tasks = tasks;
+    let def = Arc::new(def.unruled(spec.decision).labelled(spec.labels_of(own)));
+    let (name, quoted) = (own.clone(), Value::from(own.as_str()).to_string());
+    Ok(OwnTool { name, quoted, def, headers, runs_as_task })
+}
+
+/// Returns what a server of 2025-11-25 says of how a tool runs.
+fn execution(said: &Said) -> Option<Value> {
+    let fields: Fields<'_> = serde_json::from_str(said.raw.get()).ok()?;
+    let execution: Value = serde_json::from_str(fields.get("execution")?.get()).ok()?;
+    execution.is_object().then_some(execution)
 }
 
 /// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not

@@ -111,7 +111,7 @@ impl Connection {
         self.link.carrier()
     }
 
-    fn is_modern(&self) -> bool {
+    pub(crate) fn is_modern(&self) -> bool {
         self.revision().is_some_and(|revision| revision.era() == Era::PerRequest)
     }
 
@@ -127,17 +127,25 @@ impl Connection {
         let (params, name, headers) = ([&*params, "", ""], None, &[]);
         let understands = TaskClient;
         let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
-        self.request_as(ask, Some(&understands)).await
+        self.request_as(self.next_id(), ask, Some(&understands)).await
     }
 
     /// Makes a request and waits for its answer. The time is counted from the last sign of life.
     pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
-        let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
-        self.request_as(ask, peer.as_deref()).await
+        self.request_by(self.next_id(), ask).await
     }
 
-    async fn request_as(&self, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+    /// Makes a request whose id somebody has to know.
+    pub(crate) async fn request_by(&self, id: u64, ask: Ask<'_>) -> Answer {
+        let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
+        self.request_as(id, ask, peer.as_deref()).await
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn request_as(&self, id: u64, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
         let bytes = self.written(id, &ask, peer);
         let slot = ask.caller.as_ref().map_or_else(Arc::default, |caller| caller.slot.clone());
         self.inbox.expect(id, slot.clone(), ask.caller);

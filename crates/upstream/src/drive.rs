@@ -12,6 +12,7 @@ use crate::catalog::OwnTool;
 use crate::connection::{Ask as Outward, Connection, RequestError, add};
 use crate::inbox::{Answer, Asked, Listener};
 use crate::slot::Slot;
+use crate::task::{self, TaskPeer, Tasking};
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
     ToolError,
@@ -56,6 +57,18 @@ impl Named {
         match self {
             Named::Tool(own) => &own.name,
             Named::Other(name) => name,
+        }
+    }
+}
+
+impl Request {
+    /// Returns whether it may become a task that the hub waits for: `Some(true)` where it has to be asked for.
+    fn as_task(&self, connection: &Connection, peer: &dyn Peer) -> Option<bool> {
+        let Some(Named::Tool(own)) = &self.name else { return None };
+        match connection.is_modern() {
+            // A client of the newer era says itself whether it understands tasks, and asks after its own.
+            true => peer.round().is_none().then_some(false),
+            false => own.runs_as_task.then_some(true),
         }
     }
 }
@@ -153,6 +166,7 @@ pub(crate) async fn drive(
             for (key, asked) in kept.open {
                 reply(&connection, &asked.id, asked.ask.kind, answers.get(&key));
             }
+            slot.alive();
             Drive { connection, parked, call, request, running, slot, asked: 0 }
         }
         // What a client brings is the server's to judge, whether it was asked for here or not.
@@ -281,6 +295,8 @@ impl<'a> Drive<'a> {
                 }
             }
         }
+        // The time that the client took is not the server's.
+        self.slot.alive();
         Ok(())
     }
 }
@@ -332,7 +348,8 @@ fn start(
 ) -> (Running, Arc<Slot>) {
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
-    let caller = Listener { client, peer, slot: slot.clone() };
+    let as_task = request.as_task(connection, &*peer);
+    let mut caller = Listener { client, peer, slot: slot.clone() };
     let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
     let is_completion = matches!(call.target, Target::Completion(_));
@@ -348,6 +365,15 @@ fn start(
             add(&mut answered, &format!(r#""requestState":{}"#, Value::from(state)));
         }
     }
+    let tasking = as_task.map(|wanted| {
+        // A client that says so itself has said how long.
+        if wanted && !passed.contains("\"task\"") {
+            add(&mut answered, task::WANTED);
+        }
+        let peer = Arc::new(TaskPeer::new(caller.peer.clone()));
+        caller.peer = peer.clone();
+        Tasking { connection: connection.clone(), peer, caller: caller.clone(), within: request.timeout }
+    });
     let running = Box::pin(async move {
         let Request { method, params, name, headers, timeout } = &*request;
         let ask = Outward {
@@ -359,7 +385,10 @@ fn start(
             caller: Some(caller),
             timeout: *timeout,
         };
-        connection.request(ask).await
+        match tasking {
+            Some(tasking) => tasking.request(ask).await,
+            None => connection.request(ask).await,
+        }
     });
     (running, slot)
 }
@@ -385,8 +414,13 @@ fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
     if peek.result_type.as_deref() != Some("input_required") {
         return Ok(None);
     }
-    let mut questions = Vec::with_capacity(peek.input_requests.len());
-    for (key, mut request) in peek.input_requests {
+    Ok(Some((questions(peek.input_requests)?, peek.request_state)))
+}
+
+/// Reads the questions of a server of the newer era, by their keys.
+pub(crate) fn questions(requests: Map<String, Value>) -> Result<Vec<Question>, ToolError> {
+    let mut questions = Vec::with_capacity(requests.len());
+    for (key, mut request) in requests {
         let kinds = [AskKind::Elicit, AskKind::Sample, AskKind::Roots];
         let kind = kinds.into_iter().find(|kind| request["method"] == era::ask_method(*kind));
         let (Some(kind), false) = (kind, key.starts_with(OWN_KEYS)) else {
@@ -394,5 +428,5 @@ fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
         };
         questions.push(Question { key, ask: Ask { kind, params: request["params"].take() } });
     }
-    Ok(Some((questions, peek.request_state)))
+    Ok(questions)
 }

@@ -29,6 +29,7 @@ mod spec;
 mod status;
 mod stdio;
 mod supervise;
+mod task;
 mod template;
 mod trust;
 mod uses;

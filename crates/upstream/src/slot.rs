@@ -49,6 +49,12 @@ impl Slot {
         self.tell(|heard| heard.over = true);
     }
 
+    /// Waits for one more answer, after the one that there was.
+    pub(crate) fn reopen(&self) {
+        let mut heard = self.lock();
+        (heard.answer, heard.over) = (None, false);
+    }
+
     pub(crate) fn alive(&self) {
         self.tell(|heard| heard.alive = true);
     }

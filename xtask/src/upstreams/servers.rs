@@ -100,12 +100,20 @@ impl World {
             name,
             reached,
             revision: None,
-            checks: vec![Check {
-                what: "echoes",
-                tool: "echo",
-                arguments: json!({ "message": SAID }),
-                holds: format!("Echo: {SAID}"),
-            }],
+            checks: vec![
+                Check {
+                    what: "echoes",
+                    tool: "echo",
+                    arguments: json!({ "message": SAID }),
+                    holds: format!("Echo: {SAID}"),
+                },
+                Check {
+                    what: "runs a task to its end",
+                    tool: "simulate-research-query",
+                    arguments: json!({ "topic": SAID }),
+                    holds: format!("Research Report: {SAID}"),
+                },
+            ],
         };
         let over_http = self.serve(layout, &everything, "streamableHttp")?;
         let over_sse = self.serve(layout, &everything, "sse")?;

@@ -7,6 +7,7 @@ use crate::home::Home;
 use crate::mcp::Servers;
 use anyhow::{Context, Result, anyhow, bail};
 use portcullis_server::{line, local};
+use portcullis_wire::era::TASKS;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tokio::net::UnixStream;
 const PIPE_BYTES: usize = 256 * 1024;
 /// How long servers that were just started are waited for.
 const SERVERS_WITHIN: Duration = Duration::from_secs(30);
+/// How often a task is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 type Reader = Box<dyn AsyncRead + Unpin + Send>;
 type Writer = Box<dyn AsyncWrite + Unpin + Send>;
@@ -74,7 +77,7 @@ impl Link {
         let mut params = params;
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientCapabilities": { "extensions": { TASKS: {} } },
             "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
         });
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -95,6 +98,32 @@ impl Link {
                 return Err(anyhow!("{message}"));
             }
             return Ok(answer["result"].take());
+        }
+    }
+
+    /// Calls a tool, and waits for what becomes of it where it runs as a task.
+    pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> Result<Value> {
+        let begun = self.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
+        if begun["resultType"] != "task" {
+            return Ok(begun);
+        }
+        let task = json!({ "taskId": begun["taskId"] });
+        loop {
+            let mut stands = self.request("tasks/get", task.clone()).await?;
+            match stands["status"].as_str() {
+                Some("completed") => return Ok(stands["result"].take()),
+                Some("failed") => {
+                    bail!("{}", stands["error"]["message"].as_str().unwrap_or("the task has failed"))
+                }
+                Some("cancelled") => bail!("the task was cancelled"),
+                Some("input_required") => {
+                    self.request("tasks/cancel", task).await?;
+                    bail!("the task asks something, which only the client of an agent can be asked")
+                }
+                _ => {}
+            }
+            let every = stands["pollIntervalMs"].as_u64().map_or(LOOK_EVERY, Duration::from_millis);
+            tokio::time::sleep(every.min(LOOK_EVERY)).await;
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) fn read_arguments(arguments: &str) -> Result<Value> {
 
 pub(super) async fn call(link: &mut Link, name: &str, arguments: &str, as_json: bool) -> Result<ExitCode> {
     let arguments = read_arguments(arguments)?;
-    let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
+    let result = link.call(name, arguments).await?;
     let failed = result["isError"].as_bool().unwrap_or(false);
     if as_json {
         print::json(&result);

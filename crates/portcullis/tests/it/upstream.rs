@@ -170,6 +170,22 @@ async fn a_question_reaches_the_client_in_its_own_way() {
 }
 
 #[tokio::test]
+async fn the_time_that_a_client_takes_to_answer_is_not_the_servers() {
+    let home = home();
+    let _hub = serving(&home, &[server("far", "timeout_ms = 300")]).await;
+    let mut client = stdio(&home, "2025-11-25");
+    client.initialize(json!({ "elicitation": {} })).await;
+    sees(&mut client, "far_ask").await;
+    let id = client.begin("tools/call", json!({ "name": "far_ask", "arguments": {} })).await;
+    let question = client.wait("a question", |message| message["method"] == "elicitation/create").await;
+    // Longer than the server may be silent.
+    tokio::time::sleep(std::time::Duration::from_millis(900)).await;
+    client.reply(&question["id"], json!({ "action": "accept", "content": { "name": "late" } })).await;
+    let answer = client.answer(&json!(id)).await;
+    assert!(text(&answer["result"]).contains(r#""name":"late""#), "{answer}");
+}
+
+#[tokio::test]
 async fn the_decision_of_a_server_holds_where_no_rule_speaks() {
     let home = home();
     let rule = "[[policy]]\ntools = [\"asks_echo\"]\ndecision = \"allow\"\n".to_owned();

@@ -1,0 +1,166 @@
+//! Servers that run calls as tasks, behind the real program, for clients that know such tasks and for those that do not.
+
+use crate::support::{home, http, request, stdio, text};
+use crate::upstream::{sees, serving};
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::run;
+use portcullis_testkit::tasked;
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+
+const BOTH: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+#[test]
+#[ignore = "this is the server that the other tests start"]
+fn serves() {
+    tasked::serve(&std::env::var("REVISION").unwrap()).unwrap();
+}
+
+fn server(revision: &str, more: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!(
+        "[mcp.far]\ncommand = {program:?}\nargs = [\"--exact\", \"tasks::serves\", \"--ignored\", \"--nocapture\"]\n\
+         env = {{ REVISION = \"{revision}\" }}\ntrust = \"always\"\n{more}\n"
+    )
+}
+
+/// Which methods the server was called by.
+async fn seen(client: &mut McpClient) -> Vec<String> {
+    serde_json::from_str(text(&client.call("far_seen", json!({})).await)).unwrap()
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_as_a_task_is_called_like_any_other() {
+    for theirs in BOTH {
+        let home = home();
+        // Each look is a sign of life; all of them together take longer than a silence may.
+        let hub = serving(&home, &[server(theirs, "timeout_ms = 400")]).await;
+        let mut client = http(&hub, "2025-11-25").await;
+        sees(&mut client, "far_report").await;
+        let listed = client.result("tools/list", json!({})).await;
+        let listed = listed["tools"].as_array().unwrap();
+        let report = listed.iter().find(|tool| tool["name"] == "far_report").unwrap();
+        if theirs == "2025-11-25" {
+            assert_eq!(report["execution"], json!({ "taskSupport": "forbidden", "kept": 1 }), "{report}");
+        }
+        let answer = client.call("far_report", json!({ "looks": 10 })).await;
+        assert_eq!(text(&answer), "reported", "{theirs}: {answer}");
+        let failed =
+            client.request("tools/call", json!({ "name": "far_report", "arguments": { "fail": true } }));
+        assert_eq!(failed.await["error"]["code"], -32055, "{theirs}");
+        // As text: a parsed number would hide what became of its digits.
+        let line = request("raw", "tools/call", json!({ "name": "far_report", "arguments": {} }));
+        let greeting =
+            request(1, "initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+        let raw = run(home.command(&["--mcp"]), &format!("{greeting}\n{line}\n")).await;
+        assert!(raw.stdout.contains(r#""big":12345678901234567890123"#), "{theirs}: {raw:?}");
+        let shown = home.run(&["tools", "call", "far_report", "{}"]).await;
+        assert_eq!(shown.stdout.trim(), "reported", "{theirs}: {shown:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_task_says_of_itself_is_told() {
+    for theirs in BOTH {
+        let home = home();
+        let _hub = serving(&home, &[server(theirs, "")]).await;
+        let mut client = stdio(&home, "2025-11-25");
+        client.initialize(json!({})).await;
+        sees(&mut client, "far_report").await;
+        for (wants, expected) in [
+            (
+                json!({ "looks": 2 }),
+                json!({ "progressToken": "mine", "progress": 1.0, "message": "2 pages left" }),
+            ),
+            (
+                json!({ "looks": 2, "progress": true }),
+                json!({ "progressToken": "mine", "progress": 98.0, "total": 100.0 }),
+            ),
+        ] {
+            let params =
+                json!({ "name": "far_report", "arguments": wants, "_meta": { "progressToken": "mine" } });
+            let id = client.begin("tools/call", params).await;
+            let fits = |message: &Value| {
+                message["method"] == "notifications/progress" && message["params"] == expected
+            };
+            client.wait("word of it", fits).await;
+            assert_eq!(text(&client.answer(&json!(id)).await["result"]), "reported", "{theirs}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_task_asks_reaches_the_client() {
+    for theirs in BOTH {
+        let home = home();
+        let hub = serving(&home, &[server(theirs, "")]).await;
+        let mut old = stdio(&home, "2025-11-25");
+        old.initialize(json!({ "elicitation": {} })).await;
+        sees(&mut old, "far_report").await;
+        let id = old.begin("tools/call", json!({ "name": "far_report", "arguments": { "ask": true } })).await;
+        let question = old.wait("a question", |message| message["method"] == "elicitation/create").await;
+        assert_eq!(question["params"]["message"], "Who reads it?");
+        old.reply(&question["id"], json!({ "action": "accept", "content": { "name": "old" } })).await;
+        let answer = old.answer(&json!(id)).await;
+        assert!(text(&answer["result"]).contains(r#""name":"old""#), "{theirs}: {answer}");
+        if theirs == "2026-07-28" {
+            continue;
+        }
+        // A client of the newer era is asked by the end of a round.
+        let mut new = http(&hub, "2026-07-28").await;
+        let offers = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
+        let mut call = json!({ "name": "far_report", "arguments": { "ask": true }, "_meta": offers });
+        let asked = new.result("tools/call", call.clone()).await;
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        call["requestState"] = asked["requestState"].clone();
+        call["inputResponses"] = json!({ key: { "action": "accept", "content": { "name": "new" } } });
+        let answer = new.result("tools/call", call).await;
+        assert!(text(&answer).contains(r#""name":"new""#), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_cancelled() {
+    for theirs in BOTH {
+        let home = home();
+        let _hub = serving(&home, &[server(theirs, "")]).await;
+        let mut client = stdio(&home, "2025-11-25");
+        client.initialize(json!({})).await;
+        sees(&mut client, "far_report").await;
+        let id = client
+            .begin("tools/call", json!({ "name": "far_report", "arguments": { "looks": 100_000 } }))
+            .await;
+        until("it is looked at", async || {
+            seen(&mut client).await.contains(&"tasks/get".to_owned()).then_some(())
+        })
+        .await;
+        client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+        until("it is cancelled", async || {
+            seen(&mut client).await.contains(&"tasks/cancel".to_owned()).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_tasks_gets_one() {
+    for theirs in BOTH {
+        let home = home();
+        let hub = serving(&home, &[server(theirs, "")]).await;
+        let mut client = http(&hub, "2026-07-28").await;
+        sees(&mut client, "far_report").await;
+        let offers = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        let meta = json!({ "io.modelcontextprotocol/clientCapabilities": offers });
+        let call = json!({ "name": "far_report", "arguments": {}, "_meta": meta });
+        let begun = client.result("tools/call", call).await;
+        assert_eq!(begun["resultType"], "task", "{begun}");
+        let ask = json!({ "taskId": begun["taskId"], "_meta": meta });
+        let ended = until("it has ended", async || {
+            let stands = client.result("tasks/get", ask.clone()).await;
+            (stands["status"] == "completed").then_some(stands)
+        })
+        .await;
+        assert_eq!(text(&ended["result"]), "reported", "{theirs}: {ended}");
+    }
+}
