@@ -62,6 +62,10 @@ How each figure is taken:
   1 s and of 0.5 s; medians are compared, and CPU is that of whoever stands between, without the tiny server. The latency that somebody adds is
   the median at 1 in flight less that of calling the tiny server directly, on its pipes or over HTTP. Every answer is
   looked at. The tiny server counts what it is asked. `cargo xtask bench upstream` does only this. It needs Node, npm and Python.
+  Load, hub and server share the machine, and each row says how busy its processors were. Where that is all of them, calls per
+  second tell how much work all three have together. Before a server on HTTP the hub takes part in two exchanges over TCP where the
+  server alone has one, so on two processors it comes close to the server alone only where the server has more work per call than hub
+  and load together.
 - **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.
 ";
 

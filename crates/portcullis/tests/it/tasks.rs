@@ -3,7 +3,7 @@
 use crate::support::{home, http, request, stdio, text};
 use crate::upstream::{sees, serving};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::run;
+use portcullis_testkit::process::{Home, Hub, run};
 use portcullis_testkit::tasked;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
@@ -24,6 +24,15 @@ fn server(revision: &str, more: &str) -> String {
     )
 }
 
+/// Starts the hub before such a server, and returns it with a client of the older era that sees what the server has.
+async fn begun(home: &Home, theirs: &str, more: &str, offers: Value) -> (Hub, McpClient) {
+    let hub = serving(home, &[server(theirs, more)]).await;
+    let mut client = stdio(home, "2025-11-25");
+    client.initialize(offers).await;
+    sees(&mut client, "far_report").await;
+    (hub, client)
+}
+
 /// Which methods the server was called by.
 async fn seen(client: &mut McpClient) -> Vec<String> {
     serde_json::from_str(text(&client.call("far_seen", json!({})).await)).unwrap()
@@ -34,9 +43,7 @@ async fn a_tool_that_runs_as_a_task_is_called_like_any_other() {
     for theirs in BOTH {
         let home = home();
         // Each look is a sign of life; all of them together take longer than a silence may.
-        let hub = serving(&home, &[server(theirs, "timeout_ms = 400")]).await;
-        let mut client = http(&hub, "2025-11-25").await;
-        sees(&mut client, "far_report").await;
+        let (_hub, mut client) = begun(&home, theirs, "timeout_ms = 400", json!({})).await;
         let listed = client.result("tools/list", json!({})).await;
         let listed = listed["tools"].as_array().unwrap();
         let report = listed.iter().find(|tool| tool["name"] == "far_report").unwrap();
@@ -63,10 +70,7 @@ async fn a_tool_that_runs_as_a_task_is_called_like_any_other() {
 async fn what_a_task_says_of_itself_is_told() {
     for theirs in BOTH {
         let home = home();
-        let _hub = serving(&home, &[server(theirs, "")]).await;
-        let mut client = stdio(&home, "2025-11-25");
-        client.initialize(json!({})).await;
-        sees(&mut client, "far_report").await;
+        let (_hub, mut client) = begun(&home, theirs, "", json!({})).await;
         for (wants, expected) in [
             (
                 json!({ "looks": 2 }),
@@ -93,10 +97,7 @@ async fn what_a_task_says_of_itself_is_told() {
 async fn what_a_task_asks_reaches_the_client() {
     for theirs in BOTH {
         let home = home();
-        let hub = serving(&home, &[server(theirs, "")]).await;
-        let mut old = stdio(&home, "2025-11-25");
-        old.initialize(json!({ "elicitation": {} })).await;
-        sees(&mut old, "far_report").await;
+        let (hub, mut old) = begun(&home, theirs, "", json!({ "elicitation": {} })).await;
         let id = old.begin("tools/call", json!({ "name": "far_report", "arguments": { "ask": true } })).await;
         let question = old.wait("a question", |message| message["method"] == "elicitation/create").await;
         assert_eq!(question["params"]["message"], "Who reads it?");
@@ -124,10 +125,7 @@ async fn what_a_task_asks_reaches_the_client() {
 async fn a_task_that_nobody_waits_for_is_cancelled() {
     for theirs in BOTH {
         let home = home();
-        let _hub = serving(&home, &[server(theirs, "")]).await;
-        let mut client = stdio(&home, "2025-11-25");
-        client.initialize(json!({})).await;
-        sees(&mut client, "far_report").await;
+        let (_hub, mut client) = begun(&home, theirs, "", json!({})).await;
         let id = client
             .begin("tools/call", json!({ "name": "far_report", "arguments": { "looks": 100_000 } }))
             .await;
@@ -147,9 +145,8 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
 async fn a_client_that_knows_tasks_gets_one() {
     for theirs in BOTH {
         let home = home();
-        let hub = serving(&home, &[server(theirs, "")]).await;
+        let (hub, _) = begun(&home, theirs, "", json!({})).await;
         let mut client = http(&hub, "2026-07-28").await;
-        sees(&mut client, "far_report").await;
         let offers = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
         let meta = json!({ "io.modelcontextprotocol/clientCapabilities": offers });
         let call = json!({ "name": "far_report", "arguments": {}, "_meta": meta });

@@ -2,7 +2,7 @@
 
 use crate::figure::{median, micros};
 use crate::http::Head;
-use crate::hub::Process;
+use crate::hub::{Process, Ticks};
 use anyhow::{Result, bail};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -98,6 +98,8 @@ pub(crate) struct Measured {
     pub(crate) p99: Vec<f64>,
     calls: usize,
     cpu: Duration,
+    /// What all processors did meanwhile.
+    ticks: Ticks,
 }
 
 impl Measured {
@@ -109,10 +111,13 @@ impl Measured {
         process: &Process,
         turn: Duration,
     ) -> Result<()> {
-        let (cpu, started) = (process.cpu()?, Instant::now());
+        let (cpu, ticks, started) = (process.cpu()?, Ticks::now()?, Instant::now());
         let latencies = load.run(in_flight, turn).await?;
-        self.cpu += process.cpu()? - cpu;
         self.note(latencies, started.elapsed());
+        self.cpu += process.cpu()? - cpu;
+        let now = Ticks::now()?;
+        self.ticks.all += now.all - ticks.all;
+        self.ticks.idle += now.idle - ticks.idle;
         Ok(())
     }
 
@@ -135,11 +140,12 @@ impl Measured {
 
     pub(crate) fn told(&mut self) -> String {
         format!(
-            "{:.0} calls/s, p50 {:.2} ms, p99 {:.2} ms, {:.0} µs CPU per call",
+            "{:.0} calls/s, p50 {:.2} ms, p99 {:.2} ms, {:.0} µs CPU per call, processors {:.0} % busy",
             median(&mut self.rps),
             median(&mut self.p50) / 1e3,
             median(&mut self.p99) / 1e3,
-            self.cpu_us()
+            self.cpu_us(),
+            100.0 - 100.0 * self.ticks.idle as f64 / self.ticks.all as f64,
         )
     }
 }

@@ -95,6 +95,24 @@ impl Process {
     }
 }
 
+/// What all processors did since the machine started, in ticks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ticks {
+    pub(crate) all: u64,
+    pub(crate) idle: u64,
+}
+
+impl Ticks {
+    pub(crate) fn now() -> Result<Ticks> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let words = stat.lines().next().unwrap_or_default().split_ascii_whitespace().skip(1);
+        // user, nice, system, idle, iowait, irq, softirq, steal; the rest is part of these.
+        let ticks = words.take(8).map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+        let idle = ticks.get(3..5).context("/proc has no times of the processors")?.iter().sum();
+        Ok(Ticks { all: ticks.iter().sum(), idle })
+    }
+}
+
 /// A hub that serves HTTP.
 pub(crate) struct Hub {
     pub(crate) process: Process,
