@@ -122,12 +122,16 @@ impl Connection {
         self.request(ask).await
     }
 
-    /// Asks after a task. Only a client that understands tasks ever has one.
-    pub(crate) async fn about_task(&self, method: &str, params: String, timeout: Duration) -> Answer {
-        let (params, name, headers) = ([&*params, "", ""], None, &[]);
-        let understands = TaskClient;
+    /// Asks after a task. `more` is what stands in `params` besides its id.
+    pub(crate) async fn about_task(&self, method: &str, id: &str, more: &str, timeout: Duration) -> Answer {
+        let named = format!(r#""taskId":{}"#, Value::from(id));
+        let (params, name, headers) = ([&*named, more, ""], Some(id), &[]);
         let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
-        self.request_as(self.next_id(), ask, Some(&understands)).await
+        match self.is_modern() {
+            // Only a client that understands tasks ever has one.
+            true => self.request_as(self.next_id(), ask, Some(&TaskClient)).await,
+            false => self.request(ask).await,
+        }
     }
 
     /// Makes a request and waits for its answer. The time is counted from the last sign of life.

@@ -17,8 +17,9 @@ use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
     ToolError,
 };
+use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::{Id, era};
+use portcullis_wire::{Revision, era};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -43,7 +44,10 @@ pub(crate) struct Request {
     /// What is named: a tool, a prompt, an address.
     pub(crate) name: Option<Named>,
     pub(crate) headers: Vec<(String, String)>,
+    /// How much is left of the time for the call.
     pub(crate) timeout: Duration,
+    /// How long the server may be silent.
+    pub(crate) silence: Duration,
 }
 
 /// A name, as it is kept already where there is one.
@@ -68,7 +72,9 @@ impl Request {
         match connection.is_modern() {
             // A client of the newer era says itself whether it understands tasks, and asks after its own.
             true => peer.round().is_none().then_some(false),
-            false => own.runs_as_task.then_some(true),
+            false => {
+                (own.runs_as_task && connection.revision() == Some(Revision::V2025_11_25)).then_some(true)
+            }
         }
     }
 }
@@ -164,7 +170,7 @@ pub(crate) async fn drive(
             })?;
             let (connection, running, slot) = (kept.connection.clone(), kept.running, kept.slot);
             for (key, asked) in kept.open {
-                reply(&connection, &asked.id, asked.ask.kind, answers.get(&key));
+                reply(&connection, &asked, answers.get(&key));
             }
             slot.alive();
             Drive { connection, parked, call, request, running, slot, asked: 0 }
@@ -285,7 +291,7 @@ impl<'a> Drive<'a> {
         match answers {
             Ok(answers) => {
                 for (key, asked) in &open {
-                    reply(&self.connection, &asked.id, asked.ask.kind, answers.get(key));
+                    reply(&self.connection, asked, answers.get(key));
                 }
             }
             // The server decides what it does without an answer.
@@ -319,15 +325,15 @@ fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolErr
     }
 }
 
-fn reply(connection: &Connection, id: &Id, kind: AskKind, answer: Option<&Value>) {
+fn reply(connection: &Connection, asked: &Asked, answer: Option<&Value>) {
     let answer = match answer {
-        Some(answer) => Ok(answer.to_string().into_bytes()),
+        Some(answer) => Ok(asked.worded(answer)),
         None => Err(RpcError::new(
             rpc::INVALID_REQUEST,
-            format!("the client did not answer `{}`", era::ask_method(kind)),
+            format!("the client did not answer `{}`", era::ask_method(asked.ask.kind)),
         )),
     };
-    connection.inbox.answer(id, answer);
+    connection.inbox.answer(&asked.id, answer);
 }
 
 fn not_answered(kind: AskKind, refused: &AskRefused) -> RpcError {
@@ -349,7 +355,7 @@ fn start(
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
-    let mut caller = Listener { client, peer, slot: slot.clone() };
+    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through: as_task.is_some() };
     let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
     let is_completion = matches!(call.target, Target::Completion(_));
@@ -367,15 +373,15 @@ fn start(
     }
     let tasking = as_task.map(|wanted| {
         // A client that says so itself has said how long.
-        if wanted && !passed.contains("\"task\"") {
+        if wanted && !says_task(&passed) {
             add(&mut answered, task::WANTED);
         }
         let peer = Arc::new(TaskPeer::new(caller.peer.clone()));
         caller.peer = peer.clone();
-        Tasking { connection: connection.clone(), peer, caller: caller.clone(), within: request.timeout }
+        Tasking::new(connection.clone(), peer, caller.clone(), request.silence)
     });
     let running = Box::pin(async move {
-        let Request { method, params, name, headers, timeout } = &*request;
+        let Request { method, params, name, headers, timeout, .. } = &*request;
         let ask = Outward {
             method,
             params: [params, &passed, &answered],
@@ -391,6 +397,12 @@ fn start(
         }
     });
     (running, slot)
+}
+
+/// Returns whether members of an object name a task.
+fn says_task(members: &str) -> bool {
+    let object = format!("{{{members}}}");
+    serde_json::from_str::<Fields<'_>>(&object).is_ok_and(|fields| fields.get("task").is_some())
 }
 
 /// What a server asks at the end of a round, and what it wants back with the answers.

@@ -3,13 +3,14 @@
 use crate::connection::RequestError;
 use crate::link::{Link, Outgoing};
 use crate::slot::{QUESTIONS_MAX, Slot};
+use crate::task::Task;
 use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{Id, era};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 const HEARD_MAX: usize = 64;
 /// How long a server's word for where a log message comes from may be.
 const LOGGER_CHARS_MAX: usize = 100;
+/// Where a message of 2025-11-25 says which task it belongs to.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// What a server sent without being asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,22 @@ pub(crate) struct Lists {
 pub(crate) struct Asked {
     pub(crate) id: Id,
     pub(crate) ask: Ask,
+    /// The task that it belongs to, which the answer has to name.
+    pub(crate) task: Option<String>,
+}
+
+impl Asked {
+    /// Returns an answer in the words of the one who asked.
+    pub(crate) fn worded(&self, answer: &Value) -> Vec<u8> {
+        let mut answer = answer.clone();
+        if let (Some(task), Some(members)) = (&self.task, answer.as_object_mut()) {
+            let meta = members.entry("_meta").or_insert_with(|| json!({}));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert(RELATED.to_owned(), json!({ "taskId": task }));
+            }
+        }
+        answer.to_string().into_bytes()
+    }
 }
 
 pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
@@ -59,6 +78,12 @@ struct Waiting {
     caller: Option<Listener>,
 }
 
+/// A task that the hub waits for: which request began it, and who is told and asked.
+struct Tasked {
+    request: u64,
+    caller: Listener,
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.slot.end();
@@ -71,11 +96,15 @@ pub(crate) struct Listener {
     pub(crate) client: Arc<Client>,
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) slot: Arc<Slot>,
+    /// Whether the hub asks after the task that the call may become.
+    pub(crate) sees_through: bool,
 }
 
 /// Where everything arrives that one server says.
 pub(crate) struct Inbox {
     waiting: Mutex<HashMap<u64, Waiting>>,
+    /// By their names at the server.
+    tasks: Mutex<HashMap<String, Tasked>>,
     heard: mpsc::Sender<Heard>,
     link: OnceLock<Weak<dyn Link>>,
     /// Whether what it offers is still what it said last.
@@ -90,8 +119,8 @@ impl Inbox {
     pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
         let (heard, hears) = mpsc::channel(HEARD_MAX);
         let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
-        let (waiting, lists) = (Mutex::default(), watch::Sender::default());
-        let inbox = Inbox { waiting, heard, link: OnceLock::new(), lists, closed, retired };
+        let (waiting, tasks, lists) = (Mutex::default(), Mutex::default(), watch::Sender::default());
+        let inbox = Inbox { waiting, tasks, heard, link: OnceLock::new(), lists, closed, retired };
         (Arc::new(inbox), hears)
     }
 
@@ -152,7 +181,10 @@ impl Inbox {
                 let Id::Number(id) = &response.id else { return };
                 let Some(waiting) = self.lock().remove(id) else { return };
                 let answer = match response.outcome {
-                    Ok(result) => Ok(result.to_owned()),
+                    Ok(result) => {
+                        self.begin_task(*id, &waiting, result);
+                        Ok(result.to_owned())
+                    }
                     Err(error) => Err(RequestError::refused(error)),
                 };
                 waiting.slot.answer(answer);
@@ -176,6 +208,26 @@ impl Inbox {
             }
             Message::Request(request) => self.question(request.id, &request.method, request.params, about),
         }
+    }
+
+    /// Remembers whose task it is that a call became: at once, because the next message may be about it.
+    fn begin_task(&self, request: u64, waiting: &Waiting, result: &RawValue) {
+        let Some(caller) = waiting.caller.as_ref().filter(|caller| caller.sees_through) else { return };
+        if let Some(task) = Task::begun(result) {
+            self.tasks().insert(task.id, Tasked { request, caller: caller.clone() });
+        }
+    }
+
+    /// Forgets the task that a request became, and returns its name.
+    pub(crate) fn end_task(&self, request: u64) -> Option<String> {
+        let mut tasks = self.tasks();
+        let name = tasks.iter().find(|(_, task)| task.request == request).map(|(name, _)| name.clone())?;
+        tasks.remove(&name);
+        Some(name)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, Tasked>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Storms are damped: what is not taken yet says the same.
@@ -205,9 +257,21 @@ impl Inbox {
     fn log(&self, params: Option<&RawValue>, about: Option<u64>) {
         let Some(mut params) = value(params) else { return };
         let Some(level) = params["level"].as_str().and_then(LogLevel::parse) else { return };
-        let Some(listener) = self.listener(about) else { return };
+        let Some(listener) = self.concerned(&mut params, about).1 else { return };
         let logger = params["logger"].as_str().unwrap_or_default().chars().take(LOGGER_CHARS_MAX).collect();
         listener.peer.log(LogMessage { level, logger, data: params["data"].take() });
+    }
+
+    /// Returns for whom the server speaks, and of which task. Clients do not know that task, so they are not told of it.
+    fn concerned(&self, params: &mut Value, about: Option<u64>) -> (Option<String>, Option<Listener>) {
+        let meta = params.get_mut("_meta").and_then(Value::as_object_mut);
+        let related = meta.and_then(|meta| meta.remove(RELATED));
+        let task = related.as_ref().and_then(|related| related["taskId"].as_str()).map(str::to_owned);
+        let listener = match &task {
+            Some(task) => self.tasks().get(task).map(|task| task.caller.clone()),
+            None => self.listener(about),
+        };
+        (task, listener)
     }
 
     /// Returns for whom the server speaks: who waits for the request that it spoke about, or, where it does not say, the
@@ -237,7 +301,9 @@ impl Inbox {
             method if method == era::ask_method(AskKind::Roots) => AskKind::Roots,
             method => return self.answer(&id, Err(RpcError::method_not_found(method))),
         };
-        let Some(listener) = self.listener(about) else {
+        let mut params = value(params).unwrap_or_else(|| json!({}));
+        let (task, listener) = self.concerned(&mut params, about);
+        let Some(listener) = listener else {
             // Many servers ask for folders right after the greeting, for nobody in particular.
             let answer = match kind {
                 AskKind::Roots => Ok(br#"{"roots":[]}"#.to_vec()),
@@ -249,8 +315,7 @@ impl Inbox {
             };
             return self.answer(&id, answer);
         };
-        let params = value(params).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-        let asked = Asked { id, ask: Ask { kind, params } };
+        let asked = Asked { id, ask: Ask { kind, params }, task };
         if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));

@@ -1,6 +1,5 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
-use crate::connection::add;
 use crate::own::Own;
 use crate::server::Server;
 use crate::spec::ServerSpec;
@@ -155,12 +154,12 @@ impl Provider for Upstream {
         Box::pin(async move {
             let server = self.of(&ask.client)?;
             let connection = server.connected(&server.stop).await?;
-            let mut params = format!(r#""taskId":{}"#, Value::from(ask.id));
+            let mut more = String::new();
             if !ask.answers.is_empty() {
                 let answers = Value::Object(ask.answers.into_iter().collect());
-                add(&mut params, &format!(r#""inputResponses":{answers}"#));
+                more = format!(r#""inputResponses":{answers}"#);
             }
-            let answer = connection.about_task(ask.method, params, server.spec.timeout).await;
+            let answer = connection.about_task(ask.method, &ask.id, &more, server.spec.timeout).await;
             answer.map_err(|error| error.told(&server.spec.name))
         })
     }

@@ -452,7 +452,8 @@ impl Server {
                 ("completion/complete", inside[1..inside.len() - 1].to_owned(), None, Vec::new())
             }
         };
-        Ok(Request { method, params, name, headers, timeout: self.spec.timeout })
+        let (timeout, silence) = (self.spec.timeout, self.spec.timeout);
+        Ok(Request { method, params, name, headers, timeout, silence })
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn question(id: u64) -> Asked {
-        Asked { id: Id::Number(id), ask: Ask { kind: AskKind::Elicit, params: Value::Null } }
+        Asked { id: Id::Number(id), ask: Ask { kind: AskKind::Elicit, params: Value::Null }, task: None }
     }
 
     #[test]

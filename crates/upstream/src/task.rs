@@ -10,7 +10,7 @@
 use crate::connection::{Ask, Connection, LinkError, RequestError};
 use crate::drive;
 use crate::inbox::{Answer, Listener};
-use crate::slot::Slot;
+use crate::slot::{News, Slot};
 use portcullis_core::json::printable;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question,
@@ -19,6 +19,7 @@ use portcullis_wire::{era, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,38 +31,49 @@ pub(crate) const WANTED: &str = r#""task":{"ttl":3600000}"#;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Whatever it says.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(50);
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// How often in a row the question may get lost.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
+/// How often in a row a question may get lost, and how long it is waited then.
 const LOST_MAX: usize = 3;
+const LOST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server may take to hear that a task is no longer needed. Nobody waits for it.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server may still begin a task that is no longer needed.
+const LATE_WITHIN: Duration = Duration::from_secs(30);
 /// How much of what a server says of a task is told.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Phase {
     InputRequired,
     Completed,
     Failed,
     Cancelled,
+    #[default]
     #[serde(other)]
     Working,
+}
+
+impl Phase {
+    fn is_last(self) -> bool {
+        matches!(self, Phase::Completed | Phase::Failed | Phase::Cancelled)
+    }
 }
 
 /// How a task stands, in the words of both eras.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Task {
-    task_id: String,
+    #[serde(rename = "taskId")]
+    pub(crate) id: String,
+    #[serde(default)]
     status: Phase,
     status_message: Option<String>,
-    #[serde(alias = "pollInterval")]
+    poll_interval: Option<f64>,
     poll_interval_ms: Option<f64>,
     result: Option<Box<RawValue>>,
     error: Option<Box<RawValue>>,
-    #[serde(default)]
-    input_requests: Map<String, Value>,
+    input_requests: Option<Map<String, Value>>,
 }
 
 impl Task {
@@ -93,7 +105,8 @@ impl Task {
     }
 
     fn look_after(&self) -> Duration {
-        let said = self.poll_interval_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
+        let said = self.poll_interval_ms.or(self.poll_interval);
+        let said = said.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
         said.unwrap_or(LOOK_EVERY).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX)
     }
 
@@ -157,29 +170,39 @@ impl Peer for TaskPeer {
 
 /// A call that may become a task.
 pub(crate) struct Tasking {
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) peer: Arc<TaskPeer>,
-    pub(crate) caller: Listener,
+    connection: Arc<Connection>,
+    peer: Arc<TaskPeer>,
+    caller: Listener,
     /// How long the server may be silent.
-    pub(crate) within: Duration,
+    silence: Duration,
+    /// Whether there is nothing left that could be cancelled.
+    ended: AtomicBool,
 }
 
 impl Tasking {
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        peer: Arc<TaskPeer>,
+        caller: Listener,
+        silence: Duration,
+    ) -> Tasking {
+        Tasking { connection, peer, caller, silence, ended: AtomicBool::new(false) }
+    }
+
     /// Makes the call, and sees it through where it becomes a task.
     pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
         let id = self.connection.next_id();
-        let answer = self.connection.request_by(id, ask).await?;
+        let mut unfinished = Unfinished { tasking: self, request: id, answered: false };
+        let answer = self.connection.request_by(id, ask).await;
+        unfinished.answered = !matches!(answer, Err(RequestError::Timeout(_)));
+        let answer = answer?;
         let Some(task) = Task::begun(&answer) else { return Ok(answer) };
         // What the server says of the call it still says of this request.
         self.connection.inbox.expect(id, Arc::new(Slot::default()), Some(self.caller.clone()));
-        let mut unfinished = Unfinished { tasking: self, request: id, task: Some(task.task_id.clone()) };
         let ended = match self.connection.is_modern() {
             true => self.newer(task).await,
             false => self.older(task).await,
         };
-        if !matches!(ended, Err(RequestError::Timeout(_))) {
-            unfinished.task = None;
-        }
         ended.map_err(acted)
     }
 
@@ -191,16 +214,17 @@ impl Tasking {
             match task.status {
                 Phase::Working => {
                     tokio::time::sleep(task.look_after()).await;
-                    task = self.look(&task.task_id).await?;
+                    task = self.look(&task.id).await?;
                 }
                 // Asked for now, the result comes with all questions before it.
                 Phase::InputRequired => {
                     return tokio::select! {
-                        result = self.result(&task.task_id) => result,
+                        biased;
+                        result = self.result(&task.id) => result,
                         error = self.look_on(&task, &mut told) => Err(error),
                     };
                 }
-                Phase::Completed | Phase::Failed => return self.result(&task.task_id).await,
+                Phase::Completed | Phase::Failed => return self.result(&task.id).await,
                 Phase::Cancelled => return Err(task.cancelled()),
             }
         }
@@ -214,11 +238,11 @@ impl Tasking {
             match task.status {
                 Phase::Working => {}
                 Phase::InputRequired => {
-                    let mut open = std::mem::take(&mut task.input_requests);
+                    let mut open = task.input_requests.take().unwrap_or_default();
                     // What was answered may still stand there the next time.
                     open.retain(|key, _| !answered.contains(key));
                     answered.extend(open.keys().cloned());
-                    self.answer(&task.task_id, open).await?;
+                    self.answer(&task.id, open).await?;
                 }
                 Phase::Completed => {
                     return task.result.ok_or_else(|| said("the task has ended without a result".to_owned()));
@@ -232,7 +256,7 @@ impl Tasking {
                 Phase::Cancelled => return Err(task.cancelled()),
             }
             tokio::time::sleep(task.look_after()).await;
-            task = self.look(&task.task_id).await?;
+            task = self.look(&task.id).await?;
         }
     }
 
@@ -242,71 +266,103 @@ impl Tasking {
             return Ok(());
         }
         let questions = drive::questions(open).map_err(|error| said(error.message))?;
-        let Ok(answers) = self.peer.ask(questions).await else {
-            self.about("tasks/cancel", id, "").await?;
-            return Err(said("the client did not answer what the task asked".to_owned()));
-        };
+        let answers = self.peer.ask(questions).await;
+        let answers =
+            answers.map_err(|_| said("the client did not answer what the task asked".to_owned()))?;
         let answers = Value::Object(answers.into_iter().collect());
-        self.about("tasks/update", id, &format!(r#","inputResponses":{answers}"#)).await.map(drop)
+        self.about("tasks/update", id, &format!(r#""inputResponses":{answers}"#)).await.map(drop)
     }
 
-    /// Asks how a task stands, again where the question got lost on the way.
+    /// Asks how a task stands.
     async fn look(&self, id: &str) -> Result<Task, RequestError> {
-        let mut lost = 0;
-        loop {
-            match self.about("tasks/get", id, "").await {
-                Ok(stands) => {
-                    return serde_json::from_str(stands.get())
-                        .map_err(|_| said("the server does not say how the task stands".to_owned()));
-                }
-                Err(RequestError::Link(LinkError::Failed { .. })) if lost < LOST_MAX => {
-                    lost += 1;
-                    tokio::time::sleep(LOOK_EVERY).await;
-                }
-                Err(error) => return Err(error),
-            }
+        let stands = self.about("tasks/get", id, "").await?;
+        let task: Task = serde_json::from_str(stands.get())
+            .map_err(|_| said("the server does not say how the task stands".to_owned()))?;
+        if task.status.is_last() {
+            self.ended.store(true, Ordering::Relaxed);
         }
+        Ok(task)
     }
 
-    /// Looks at a task while its result is waited for: as long as there is one, the server is alive. Returns why there is
-    /// none any more.
+    /// Looks at a task while its result is waited for: as long as it goes on, the server is alive. Returns where nothing
+    /// can be learnt of it any more.
     async fn look_on(&self, task: &Task, told: &mut Told) -> RequestError {
         loop {
             tokio::time::sleep(task.look_after()).await;
-            match self.look(&task.task_id).await {
-                Ok(task) => told.tell(self, &task),
+            match self.look(&task.id).await {
+                Ok(task) => {
+                    told.tell(self, &task);
+                    self.caller.slot.alive();
+                    if task.status.is_last() {
+                        break;
+                    }
+                }
+                // Some forget a task with its result, which is on its way then.
+                Err(RequestError::Refused(_)) => break,
                 Err(error) => return error,
             }
-            self.caller.slot.alive();
         }
+        pending().await
     }
 
     async fn result(&self, id: &str) -> Answer {
-        // The answer that said that there is a task was another one.
-        self.caller.slot.reopen();
         let params = format!(r#""taskId":{}"#, Value::from(id));
-        let ask = Ask {
-            method: "tasks/result",
-            params: [&params, "", ""],
-            meta: "",
-            name: None,
-            headers: &[],
-            caller: Some(self.caller.clone()),
-            timeout: self.within,
-        };
-        self.connection.request(ask).await
+        let mut lost = Lost::default();
+        loop {
+            // The answer that said that there is a task was another one, and so was one that got lost.
+            self.caller.slot.reopen();
+            let ask = Ask {
+                method: "tasks/result",
+                params: [&params, "", ""],
+                meta: "",
+                name: None,
+                headers: &[],
+                caller: Some(Listener { sees_through: false, ..self.caller.clone() }),
+                timeout: self.silence,
+            };
+            let answer = self.connection.request(ask).await;
+            if matches!(answer, Ok(_) | Err(RequestError::Refused(_))) {
+                self.ended.store(true, Ordering::Relaxed);
+            }
+            match answer {
+                Err(error) if lost.may_be_asked_again(&error) => tokio::time::sleep(LOST_PAUSE).await,
+                answer => return answer,
+            }
+        }
     }
 
+    /// Asks about a task, again where the question got lost on the way.
     async fn about(&self, method: &str, id: &str, more: &str) -> Answer {
-        let params = format!(r#""taskId":{}{more}"#, Value::from(id));
-        about(&self.connection, method, params, self.within).await
+        let mut lost = Lost::default();
+        loop {
+            match self.connection.about_task(method, id, more, self.silence).await {
+                Err(error) if lost.may_be_asked_again(&error) => tokio::time::sleep(LOST_PAUSE).await,
+                answer => return answer,
+            }
+        }
     }
 }
 
-async fn about(connection: &Connection, method: &str, params: String, within: Duration) -> Answer {
-    match connection.is_modern() {
-        true => connection.about_task(method, params, within).await,
-        false => connection.own(method, params, within).await,
+/// How often a question got lost.
+#[derive(Default)]
+struct Lost {
+    times: usize,
+    late: bool,
+}
+
+impl Lost {
+    fn may_be_asked_again(&mut self, error: &RequestError) -> bool {
+        match error {
+            RequestError::Link(
+                LinkError::Failed { .. } | LinkError::Unsuitable { status: 429 | 500.., .. },
+            ) => {
+                self.times += 1;
+                self.times <= LOST_MAX
+            }
+            // The client may have been asked something meanwhile, and that time is not the server's.
+            RequestError::Timeout(_) => !std::mem::replace(&mut self.late, true),
+            _ => false,
+        }
     }
 }
 
@@ -334,23 +390,46 @@ impl Told {
 struct Unfinished<'a> {
     tasking: &'a Tasking,
     request: u64,
-    task: Option<String>,
+    /// Whether the server has said what it makes of the call.
+    answered: bool,
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        let connection = self.tasking.connection.clone();
-        connection.inbox.forget(self.request);
-        let (Some(id), Ok(runtime)) = (self.task.take(), tokio::runtime::Handle::try_current()) else {
+        let (connection, request) = (self.tasking.connection.clone(), self.request);
+        let task = connection.inbox.end_task(request);
+        connection.inbox.forget(request);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if connection.closed().is_cancelled() {
             return;
-        };
-        if !connection.inbox.closed.is_cancelled() {
-            runtime.spawn(async move {
-                let params = format!(r#""taskId":{}"#, Value::from(id));
-                // One that has just ended cannot be cancelled, and need not be.
-                let _ = about(&connection, "tasks/cancel", params, CANCEL_WITHIN).await;
-            });
         }
+        match task {
+            Some(task) if !self.tasking.ended.load(Ordering::Relaxed) => {
+                runtime.spawn(async move { cancel(&connection, &task).await });
+            }
+            None if !self.answered => {
+                runtime.spawn(async move { cancel_late(&connection, request).await });
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn cancel(connection: &Connection, task: &str) {
+    // One that has just ended cannot be cancelled, and need not be.
+    let _ = connection.about_task("tasks/cancel", task, "", CANCEL_WITHIN).await;
+}
+
+/// A server that was told in time that the call is no longer needed says nothing more. One that was not may still begin.
+async fn cancel_late(connection: &Connection, request: u64) {
+    let slot = Arc::new(Slot::default());
+    connection.inbox.expect(request, slot.clone(), None);
+    let answer = tokio::time::timeout(LATE_WITHIN, poll_fn(|context| slot.poll_news(context))).await;
+    connection.inbox.forget(request);
+    if let Ok(News::Answer(Ok(answer))) = answer
+        && let Some(task) = Task::begun(&answer)
+    {
+        cancel(connection, &task.id).await;
     }
 }
 

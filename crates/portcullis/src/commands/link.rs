@@ -18,8 +18,9 @@ use tokio::net::UnixStream;
 const PIPE_BYTES: usize = 256 * 1024;
 /// How long servers that were just started are waited for.
 const SERVERS_WITHIN: Duration = Duration::from_secs(30);
-/// How often a task is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a task is looked at, whatever its server wants: less often than the rate limit lets anyone ask.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
 
 type Reader = Box<dyn AsyncRead + Unpin + Send>;
 type Writer = Box<dyn AsyncWrite + Unpin + Send>;
@@ -108,6 +109,15 @@ impl Link {
             return Ok(begun);
         }
         let task = json!({ "taskId": begun["taskId"] });
+        let ended = self.see_through(&task).await;
+        if ended.is_err() {
+            // One that has ended cannot be cancelled, and need not be.
+            let _ = self.request("tasks/cancel", task).await;
+        }
+        ended
+    }
+
+    async fn see_through(&mut self, task: &Value) -> Result<Value> {
         loop {
             let mut stands = self.request("tasks/get", task.clone()).await?;
             match stands["status"].as_str() {
@@ -117,13 +127,12 @@ impl Link {
                 }
                 Some("cancelled") => bail!("the task was cancelled"),
                 Some("input_required") => {
-                    self.request("tasks/cancel", task).await?;
                     bail!("the task asks something, which only the client of an agent can be asked")
                 }
                 _ => {}
             }
-            let every = stands["pollIntervalMs"].as_u64().map_or(LOOK_EVERY, Duration::from_millis);
-            tokio::time::sleep(every.min(LOOK_EVERY)).await;
+            let every = stands["pollIntervalMs"].as_u64().map_or(LOOK_EVERY_MIN, Duration::from_millis);
+            tokio::time::sleep(every.clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX)).await;
         }
     }
 

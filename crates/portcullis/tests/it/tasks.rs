@@ -161,3 +161,43 @@ async fn a_client_that_knows_tasks_gets_one() {
         assert_eq!(text(&ended["result"]), "reported", "{theirs}: {ended}");
     }
 }
+
+#[tokio::test]
+async fn a_question_of_a_task_reaches_its_own_client() {
+    let home = home();
+    let (hub, mut client) = begun(&home, "2025-11-25", "", json!({ "elicitation": {} })).await;
+    let token = home.add_client("other", &[]).await;
+    let mut other = McpClient::http(hub.address, &token, "2025-11-25").await;
+    other.initialize(json!({ "elicitation": {} })).await;
+    let others = tokio::spawn(async move { other.call("far_report", json!({ "looks": 100_000 })).await });
+    until("the other one's is looked at", async || {
+        seen(&mut client).await.contains(&"tasks/get".to_owned()).then_some(())
+    })
+    .await;
+    let id = client.begin("tools/call", json!({ "name": "far_report", "arguments": { "ask": true } })).await;
+    let question = client.wait("a question", |message| message["method"] == "elicitation/create").await;
+    // The task is the hub's, and the client does not know it.
+    assert!(!question.to_string().contains("related-task"), "{question}");
+    client.reply(&question["id"], json!({ "action": "accept", "content": { "name": "me" } })).await;
+    let answer = client.answer(&json!(id)).await;
+    let told = text(&answer["result"]);
+    assert!(told.contains(r#""name":"me""#) && told.contains(r#""taskId":"task-2""#), "{answer}");
+    others.abort();
+}
+
+/// Another hub is a server of the newer era over HTTP, which wants to see the task in a header too.
+#[tokio::test]
+async fn a_task_of_another_hub_is_seen_through() {
+    let (far, near) = (home(), home());
+    let (behind, _) = begun(&far, "2025-11-25", "", json!({})).await;
+    let section = format!(
+        "[mcp.hub]\nurl = \"http://{}/mcp\"\nheaders = {{ Authorization = \"Bearer {}\" }}\ntrust = \"always\"\n",
+        behind.address, behind.token
+    );
+    let _before = serving(&near, &[section]).await;
+    let mut client = stdio(&near, "2025-11-25");
+    client.initialize(json!({})).await;
+    sees(&mut client, "hub_far_report").await;
+    let answer = client.call("hub_far_report", json!({})).await;
+    assert_eq!(text(&answer), "reported", "{answer}");
+}
