@@ -9,7 +9,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// A line of more than this is read in parts, so that whoever reads can leave the processor to others in between.
 pub const LONG_BYTES: usize = 2 * 1024 * 1024;
 /// How much of a long line, or of one that is too long, is read before the reader is told.
-pub const PART_BYTES: usize = CHUNK_BYTES;
+pub const PART_BYTES: usize = 32 * 1024;
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if self.is_too_long() {
                 let (bytes, last) = (self.so_far().len() as u64, self.so_far().last().copied());
                 self.skipped = Some(Skipped { bytes, last });
-                (self.buffer, self.large) = (BytesMut::with_capacity(CHUNK_BYTES), None);
+                (self.buffer, self.large) = (BytesMut::with_capacity(PART_BYTES), None);
                 (self.searched, self.told) = (0, 0);
                 continue;
             }
@@ -141,7 +141,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         match &mut self.large {
             Some(room) => {
-                let count = self.from.read(room.rest(CHUNK_BYTES)).await?;
+                let part = if room.as_ref().len() < LONG_BYTES { CHUNK_BYTES } else { PART_BYTES };
+                let count = self.from.read(room.rest(part)).await?;
                 room.filled(count);
                 Ok(count)
             }

@@ -138,7 +138,8 @@ fn servers(program: &Path, rounds: u64) -> Result<Vec<Figure>> {
     let (fault, latest) = seen.beside.iter().max_by_key(|(_, beside)| beside.late).context("no fault")?;
     let late = format!("longest call beyond its timeout ({})", fault.as_str());
     let longest = seen.reconnected.iter().max().copied().context("nothing crashed")?;
-    let memory = format!("{:.1} → {:.1} MB", mb(seen.memory_before_kb), mb(seen.memory_after_kb));
+    let memory = [seen.memory_fresh_kb, seen.memory_before_kb, seen.memory_after_kb];
+    let memory = memory.map(|kb| format!("{:.1}", mb(kb))).join(" → ");
     let grown = seen.memory_after_kb as f64 / seen.memory_before_kb as f64;
     figures.extend([
         Figure::at_most(late, ms(latest.late), LATE_MS_MAX, "ms"),
@@ -148,8 +149,8 @@ fn servers(program: &Path, rounds: u64) -> Result<Vec<Figure>> {
             RECONNECTED_MS_MAX,
             "ms",
         ),
-        Figure::at_most("memory afterwards, times that before", grown, MEMORY_TIMES_MAX, "×"),
-        Figure::info("… before → after", memory),
+        Figure::at_most("memory afterwards, times that after the first round", grown, MEMORY_TIMES_MAX, "×"),
+        Figure::info("… fresh → after the first round → afterwards", format!("{memory} MB")),
         at_least_one("processes that the hub has started", seen.started as u64),
         Figure::exactly("of these left after its end", seen.left as u64, 0),
         Figure::at_least("tools of 100 servers", many.tools as f64, (SERVERS * 10) as f64, ""),
