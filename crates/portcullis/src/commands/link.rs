@@ -127,7 +127,7 @@ impl Link {
                 }
                 Some("cancelled") => bail!("the task was cancelled"),
                 Some("input_required") => {
-                    bail!("the task asks something, which only the client of an agent can be asked")
+                    bail!("the task asks something; call it from an agent, whose client can be asked")
                 }
                 _ => {}
             }
