@@ -19,8 +19,11 @@ const END_WITHIN: Duration = Duration::from_millis(500);
 /// How often is looked whether any are left; those that are killed may have started others meanwhile.
 const LOOKS_MAX: usize = 40;
 const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How often, and how long, a process that is becoming another program is waited for.
+const BECOMING_LOOKS_MAX: usize = 20;
+const BECOMING_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How much of an environment is read. The kernel's own bound is far above what anybody has.
-const ENVIRON_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const ENVIRON_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Names one hub, so that its guardian ends nobody else's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,9 +131,13 @@ fn end_all(wanted: &Wanted, gently: bool) -> usize {
     count
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing else runs on the thread that ends processes")]
 fn pause() {
-    std::thread::sleep(LOOK_EVERY);
+    sleep(LOOK_EVERY);
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else runs on the thread that ends processes")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Returns the processes whose environment holds the entry. Those of others cannot be read, and are none of ours.
@@ -144,12 +151,48 @@ fn marked(wanted: &Wanted) -> Vec<Pid> {
 }
 
 fn carries(pid: i32, wanted: &Wanted) -> bool {
-    let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else { return false };
-    let mut environ = Vec::new();
-    if file.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ).is_err() {
-        return false;
+    environ(pid).is_some_and(|environ| environ.split(|byte| *byte == 0).any(|entry| wanted.is(entry)))
+}
+
+/// Reads the environment of a process. One that is just becoming another program has none for a moment: taken at its
+/// word, a wrapper that goes over to what it wraps would be overlooked, and would stay.
+fn environ(pid: i32) -> Option<Vec<u8>> {
+    let mut place_before = None;
+    for _ in 0..BECOMING_LOOKS_MAX {
+        let environ = read_at_once(pid, "environ")?;
+        if !environ.is_empty() {
+            return Some(environ);
+        }
+        let (start, end) = environ_place(&read_at_once(pid, "stat")?)?;
+        if start < end {
+            continue;
+        }
+        // What has no program either is the kernel's, or has ended.
+        fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        // Every program gets its environment at another place: an empty one that stays where it is will stay empty.
+        if start != 0 && place_before == Some(start) {
+            return None;
+        }
+        place_before = Some(start);
+        sleep(BECOMING_LOOK_EVERY);
     }
-    environ.split(|byte| *byte == 0).any(|entry| wanted.is(entry))
+    None
+}
+
+/// Returns where the environment of a process begins and ends, out of its `stat`. Both are nought until it has one.
+fn environ_place(stat: &[u8]) -> Option<(u64, u64)> {
+    // The program's name comes second, in brackets, and may hold anything. After it comes the third field.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = str::from_utf8(stat.get(after_name..)?).ok()?.split_ascii_whitespace().skip(50 - 3);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Reads with one call, so that all of it is of the same program.
+fn read_at_once(pid: i32, what: &str) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; ENVIRON_BYTES_MAX];
+    let length = fs::File::open(format!("/proc/{pid}/{what}")).ok()?.read(&mut bytes).ok()?;
+    bytes.truncate(length);
+    Some(bytes)
 }
 
 /// Signals the process if it still is the one that was found: its number may have gone to another.
@@ -206,5 +249,21 @@ mod tests {
         assert!(strange.wait().is_ok());
         unmarked.kill().unwrap();
         unmarked.wait().unwrap();
+    }
+
+    #[test]
+    fn one_that_keeps_becoming_another_program_is_seen_at_every_look_and_ended() {
+        let hub = HubMark::new().unwrap();
+        let mut command = Command::new("sh");
+        command.env_clear().env("PATH", "/usr/bin:/bin").env(MARK, hub.of_process(1));
+        command.args(["-c", "eval \"$AGAIN\""]).env("AGAIN", "exec sh -c 'eval \"$AGAIN\"'");
+        let mut restless = command.process_group(0).spawn().unwrap();
+
+        let seen = (0..2_000).filter(|_| carries(restless.id().try_into().unwrap(), &hub.any())).count();
+        let ended = end_all(&hub.any(), false);
+        // Before anything that may fail, so that a failure leaves nothing running.
+        restless.kill().unwrap();
+        restless.wait().unwrap();
+        assert_eq!((seen, ended), (2_000, 1));
     }
 }
