@@ -5,7 +5,7 @@
 
 mod peers;
 
-use crate::dist::{self, Counts};
+use crate::dist;
 use crate::layout::Layout;
 use crate::python;
 use anyhow::{Context, Result, bail};
@@ -25,8 +25,8 @@ cargo xtask bench
 ```
 
 It needs Linux and about five minutes, wants ripgrep for one comparison, and builds first, as what is shipped is built
-(`cargo xtask dist`: half an hour where nothing was built before): all crates as one unit, and laid out by what an earlier
-build counted under this load. The bare servers that the hub is compared with are built in the same way, with the same counts;
+(`cargo xtask dist`: half an hour whenever the code has changed): all crates as one unit, and laid out by what a build before it
+counted under this load. The bare servers that the hub is compared with are built in the same way, with the same counts;
 other people's programs are as their registries give them. A machine that does other work at the same time shows it in the wall times, and in the share of the echo too: on a shared machine with two cores one build was measured
 between 39 % and 53 %. Read that figure from several runs, together with the CPU per call, which moves less.
 `bench-load compare OLD NEW` loads two builds by turns, to tell whether a change helped.
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     match args {
         [] => all(&layout),
         [part] if part == "fetch" => {
-            dist::build(&layout, Counts::AsBefore)?;
+            dist::build(&layout)?;
             let measured = fetch(&layout)?;
             let rows = rows(&measured);
             println!("{}\n{}", machine(), table(&rows));
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         [part] if part == "upstream" => {
             let peers = peers::install(&layout)?;
-            dist::build(&layout, Counts::AsBefore)?;
+            dist::build(&layout)?;
             let measured = upstream(&layout, &peers)?;
             let rows = rows(&measured);
             println!("{}\n{}", machine(), table(&rows));
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 fn all(layout: &Layout) -> Result<()> {
     let peers = peers::install(layout)?;
-    dist::build(layout, Counts::AsBefore)?;
+    dist::build(layout)?;
     let mut bench = layout.command(layout.shipped("bench-load"));
     bench.arg("run").arg(layout.shipped("portcullis"));
     let mut measured = figures(&mut bench).context("bench-load")?;

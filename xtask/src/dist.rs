@@ -2,13 +2,14 @@
 //!
 //! First a build that counts what it does, then a load for it to count, then a build that knows from the counts which code
 //! is used all day and puts it together. The load is the benchmark itself, with a server of this repository behind the hub.
-//! The counts are kept below `target/xtask` for the next build; `dist` counts anew.
+//! The counts are kept below `target/xtask`, and used again for the same code by the same compiler. Code that changed is counted
+//! anew: with counts of other code, what changed counts as never used, and is built small and slow.
 
 use crate::layout::Layout;
 use crate::run;
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -20,19 +21,16 @@ const LOAD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// What stands between two flags for the compiler.
 const BETWEEN: &str = "\u{1f}";
 
-/// Whether what was counted for an earlier build is good enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counts {
-    Anew,
-    AsBefore,
-}
+/// Names the file beside the counts that says of what they are.
+const OF: &str = "of";
 
 /// Builds the hub, and what it is measured with in the same way, into `target/shipped`.
-pub(crate) fn build(layout: &Layout, counts: Counts) -> Result<()> {
+pub(crate) fn build(layout: &Layout) -> Result<()> {
     let folder = layout.work("counts");
-    let profile = match (counts, kept(&folder)) {
-        (Counts::AsBefore, Some(kept)) => kept,
-        (Counts::AsBefore, None) | (Counts::Anew, _) => count(layout, &folder)?,
+    let code = digest_of_code(layout)?;
+    let profile = match kept(&folder, &code) {
+        Some(kept) => kept,
+        None => count(layout, &folder, &code)?,
     };
     let built = cargo(layout, "dist", &format!("-Cprofile-use={}", profile.display()))?;
     fs::create_dir_all(layout.shipped(""))?;
@@ -46,14 +44,42 @@ pub(crate) fn build(layout: &Layout, counts: Counts) -> Result<()> {
     Ok(())
 }
 
-/// Returns what was counted for an earlier build.
-fn kept(folder: &Path) -> Option<PathBuf> {
+/// Returns what was counted of this code.
+fn kept(folder: &Path, code: &str) -> Option<PathBuf> {
+    if fs::read_to_string(folder.join(OF)).ok()? != code {
+        return None;
+    }
     let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     files.filter(|path| path.extension().is_some_and(|ending| ending == "profdata")).max()
 }
 
+/// Names all that is compiled, and what compiles it.
+fn digest_of_code(layout: &Layout) -> Result<String> {
+    let mut files = vec![layout.root.join("Cargo.lock"), layout.root.join("Cargo.toml")];
+    let mut folders = vec![layout.root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read `{}`", folder.display()))? {
+            let entry = entry?;
+            let is_tests = entry.file_name() == "tests";
+            match entry.file_type()? {
+                kind if kind.is_dir() && !is_tests => folders.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    let mut digest = DefaultHasher::new();
+    (rustc(&["-vV"])?, flags("")).hash(&mut digest);
+    for file in files {
+        let text = fs::read(&file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        (layout.shown(&file).to_string(), text).hash(&mut digest);
+    }
+    Ok(format!("{:016x}", digest.finish()))
+}
+
 /// Counts what a hub does under load, and returns the file.
-fn count(layout: &Layout, folder: &Path) -> Result<PathBuf> {
+fn count(layout: &Layout, folder: &Path, code: &str) -> Result<PathBuf> {
     let merge = profdata(layout)?;
     // What an earlier build counted is of other code.
     let _ = fs::remove_dir_all(folder);
@@ -79,6 +105,8 @@ fn count(layout: &Layout, folder: &Path) -> Result<PathBuf> {
     digest.write(&fs::read(&merged)?);
     let profile = folder.join(format!("{:016x}.profdata", digest.finish()));
     fs::rename(&merged, &profile)?;
+    // Last: what was not counted to its end is counted anew.
+    fs::write(folder.join(OF), code)?;
     Ok(profile)
 }
 

@@ -91,7 +91,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Upstreams => return upstreams::run(&layout),
         Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
-        Task::Dist => dist::build(&layout, dist::Counts::Anew)?,
+        Task::Dist => dist::build(&layout)?,
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
     }

@@ -2,7 +2,7 @@
 
 use super::table::{self, Figure};
 use super::{Told, fuzz};
-use crate::dist::{self, Counts};
+use crate::dist;
 use crate::layout::Layout;
 use crate::run;
 use anyhow::Result;
@@ -127,7 +127,7 @@ const TOOLS: [&str; 7] =
 
 /// Builds the hub as it is shipped, and what tortures it.
 pub(crate) fn build(layout: &Layout) -> Result<()> {
-    dist::build(layout, Counts::AsBefore)?;
+    dist::build(layout)?;
     run::prepare("build", layout.cargo().args(TOOLS), &layout.torture("build.log"), run::BUILD_LIMIT)
 }
 
