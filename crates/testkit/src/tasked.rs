@@ -54,14 +54,16 @@ impl Task {
 
 struct Server {
     is_newer: bool,
+    /// Whether it says at its start that it runs tasks.
+    says_so: bool,
     tasks: BTreeMap<String, Task>,
     seen: Vec<String>,
 }
 
 /// Serves until standard input ends.
-pub fn serve(revision: &str) -> io::Result<()> {
+pub fn serve(revision: &str, says_so: bool) -> io::Result<()> {
     let is_newer = revision == "2026-07-28";
-    let mut server = Server { is_newer, tasks: BTreeMap::new(), seen: Vec::new() };
+    let mut server = Server { is_newer, says_so, tasks: BTreeMap::new(), seen: Vec::new() };
     for line in io::stdin().lock().lines() {
         let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
         if message["method"].is_null() {
@@ -99,7 +101,10 @@ impl Server {
             }),
             "initialize" if !self.is_newer => json!({
                 "protocolVersion": "2025-11-25",
-                "capabilities": { "tools": {}, "tasks": { "cancel": {}, "requests": { "tools": { "call": {} } } } },
+                "capabilities": match self.says_so {
+                    true => json!({ "tools": {}, "tasks": { "cancel": {}, "requests": { "tools": { "call": {} } } } }),
+                    false => json!({ "tools": {}, "tasks": { "cancel": {} } }),
+                },
                 "serverInfo": { "name": "tasked", "version": "1" },
             }),
             "tools/list" => self.tools(),

@@ -72,7 +72,15 @@ pub(crate) struct Connection {
     link: Arc<dyn Link>,
     pub(crate) inbox: Arc<Inbox>,
     next_id: AtomicU64,
-    revision: OnceLock<Revision>,
+    agreed: OnceLock<Agreed>,
+}
+
+/// What the server said when it introduced itself, as far as calls go by it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreed {
+    pub(crate) revision: Revision,
+    /// Whether calls of tools may ask to run as tasks. Not said by servers of the newer era, which decide themselves.
+    pub(crate) runs_tasks: bool,
 }
 
 /// What a request says, and how it is made.
@@ -91,16 +99,21 @@ pub(crate) struct Ask<'a> {
 impl Connection {
     pub(crate) fn new(link: Arc<dyn Link>, inbox: Arc<Inbox>) -> Connection {
         inbox.answers_by(&link);
-        Connection { link, inbox, next_id: AtomicU64::new(1), revision: OnceLock::new() }
+        Connection { link, inbox, next_id: AtomicU64::new(1), agreed: OnceLock::new() }
     }
 
-    pub(crate) fn speaks(&self, revision: Revision) {
-        let _ = self.revision.set(revision);
-        self.link.speaks(revision);
+    pub(crate) fn agree(&self, agreed: Agreed) {
+        let _ = self.agreed.set(agreed);
+        self.link.speaks(agreed.revision);
     }
 
     pub(crate) fn revision(&self) -> Option<Revision> {
-        self.revision.get().copied()
+        self.agreed.get().map(|agreed| agreed.revision)
+    }
+
+    /// Returns whether a call of a tool may ask to run as a task.
+    pub(crate) fn runs_tasks(&self) -> bool {
+        self.agreed.get().is_some_and(|agreed| agreed.runs_tasks)
     }
 
     pub(crate) fn closed(&self) -> &CancellationToken {

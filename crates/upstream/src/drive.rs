@@ -19,7 +19,7 @@ use portcullis_core::{
 };
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::{Revision, era};
+use portcullis_wire::era;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -72,9 +72,7 @@ impl Request {
         match connection.is_modern() {
             // A client of the newer era says itself whether it understands tasks, and asks after its own.
             true => peer.round().is_none().then_some(false),
-            false => {
-                (own.runs_as_task && connection.revision() == Some(Revision::V2025_11_25)).then_some(true)
-            }
+            false => (own.runs_as_task && connection.runs_tasks()).then_some(true),
         }
     }
 }

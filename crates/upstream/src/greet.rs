@@ -1,6 +1,6 @@
 //! How the hub and a server get to know each other.
 
-use crate::connection::{Connection, LinkError, RequestError, modern_meta};
+use crate::connection::{Agreed, Connection, LinkError, RequestError, modern_meta};
 use portcullis_core::ForeignError;
 use portcullis_wire::{Era, Revision, rpc};
 use serde_json::{Map, Value, json};
@@ -89,7 +89,11 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
         (Err(error), probed) => return Err(with_probe(error, probed).into()),
     };
     let revision = said["protocolVersion"].as_str().and_then(Revision::parse);
-    connection.speaks(revision.unwrap_or(Revision::V2024_11_05));
+    let revision = revision.unwrap_or(Revision::V2024_11_05);
+    // Tasks came and went with this one revision.
+    let runs_tasks = revision == Revision::V2025_11_25
+        && said["capabilities"]["tasks"]["requests"]["tools"]["call"].is_object();
+    connection.agree(Agreed { revision, runs_tasks });
     // Taken before anything else is sent: many servers answer nothing earlier.
     connection.tell("notifications/initialized", &json!({})).await?;
     Ok(Greeting::of(&said, &said["serverInfo"]))
@@ -104,7 +108,7 @@ async fn discover(connection: &Connection, within: Duration) -> Result<Option<Gr
     if !said["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
         return Ok(None);
     }
-    connection.speaks(Revision::V2026_07_28);
+    connection.agree(Agreed { revision: Revision::V2026_07_28, runs_tasks: false });
     Ok(Some(Greeting::of(&said, &said["_meta"]["io.modelcontextprotocol/serverInfo"])))
 }
 

@@ -13,14 +13,18 @@ const BOTH: [&str; 2] = ["2025-11-25", "2026-07-28"];
 #[test]
 #[ignore = "this is the server that the other tests start"]
 fn serves() {
-    tasked::serve(&std::env::var("REVISION").unwrap()).unwrap();
+    tasked::serve(&std::env::var("REVISION").unwrap(), std::env::var("SAYS_NOTHING").is_err()).unwrap();
 }
 
 fn server(revision: &str, more: &str) -> String {
+    server_in(&format!("REVISION = \"{revision}\""), more)
+}
+
+fn server_in(environment: &str, more: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
         "[mcp.far]\ncommand = {program:?}\nargs = [\"--exact\", \"tasks::serves\", \"--ignored\", \"--nocapture\"]\n\
-         env = {{ REVISION = \"{revision}\" }}\ntrust = \"always\"\n{more}\n"
+         env = {{ {environment} }}\ntrust = \"always\"\n{more}\n"
     )
 }
 
@@ -64,6 +68,18 @@ async fn a_tool_that_runs_as_a_task_is_called_like_any_other() {
         let shown = home.run(&["tools", "call", "far_report", "{}"]).await;
         assert_eq!(shown.stdout.trim(), "reported", "{theirs}: {shown:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_that_it_runs_tasks_is_not_asked_for_one() {
+    let home = home();
+    let silent = server_in("REVISION = \"2025-11-25\", SAYS_NOTHING = \"1\"", "");
+    let _hub = serving(&home, &[silent]).await;
+    let mut client = stdio(&home, "2025-11-25");
+    client.initialize(json!({})).await;
+    sees(&mut client, "far_report").await;
+    let answer = client.request("tools/call", json!({ "name": "far_report", "arguments": {} })).await;
+    assert_eq!(answer["error"]["message"], "only as a task", "{answer}");
 }
 
 #[tokio::test]
