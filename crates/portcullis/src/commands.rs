@@ -34,6 +34,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long threads that wait for input may hold up the end of the process.
 const END_WITHIN: Duration = Duration::from_millis(200);
+/// How long the servers of this process get to end. Longer than each of them may take.
+const SERVERS_END_WITHIN: Duration = Duration::from_secs(6);
 
 pub(crate) fn environment(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
@@ -74,9 +76,22 @@ pub(crate) fn look_for_home() {
 /// Runs to the end, on a runtime that does not wait for a read of standard input that never returns.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    let result = runtime.block_on(work);
+    let result = runtime.block_on(async {
+        let result = work.await;
+        end_servers().await;
+        result
+    });
     runtime.shutdown_timeout(END_WITHIN);
     Ok(result)
+}
+
+/// Ends the servers that this process has started. Told to end once more, it leaves the rest to the guardian.
+async fn end_servers() {
+    let Ok(mut ending) = Ending::new() else { return };
+    tokio::select! {
+        _ = tokio::time::timeout(SERVERS_END_WITHIN, portcullis_upstream::end_processes()) => {}
+        () = ending.told() => {}
+    }
 }
 
 /// Returns where a client on this machine finds a hub that listens at `address`.

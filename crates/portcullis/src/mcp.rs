@@ -1,5 +1,6 @@
 //! Other MCP servers: from what is configured to what runs.
 
+mod programs;
 mod watch;
 
 pub(crate) use watch::watch;
@@ -12,15 +13,16 @@ use portcullis_core::{Clock, Registry, ToolDef, Unruled};
 use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
+use portcullis_store::programs::Programs;
 use portcullis_store::secrets::SecretStore;
 use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
-    ClientStatus, Guardian, HeaderSpec, HttpSpec, HubMark, PerClient, ServerSpec, Start, Status, StatusKind,
+    ClientStatus, HeaderSpec, HttpSpec, PerClient, Processes, Program, ServerSpec, Start, Status, StatusKind,
     StdioSpec, TransportSpec, Trust, Upstream, Values, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch as watch_channel};
@@ -28,18 +30,14 @@ use tokio::sync::{Notify, watch as watch_channel};
 /// The hidden command by which the binary stands by itself.
 const GUARDIAN_COMMAND: &str = "__guardian";
 
-/// Where programs are on every machine. A server does not get the hub's own list.
-const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 /// What making a server needs, besides its configuration.
 pub(crate) struct Makers {
     pub(crate) secrets: Arc<SecretStore>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) toggles: Toggles,
     pub(crate) offers: Arc<Offers>,
-    mark: HubMark,
-    /// Started with the first server that is a process.
-    guardian: OnceLock<Option<Guardian>>,
+    pub(crate) programs: Arc<Programs>,
+    processes: Arc<Processes>,
     /// How new tokens become masked.
     live: OnceLock<Arc<LiveSecrets>>,
 }
@@ -52,9 +50,9 @@ impl Makers {
     ) -> anyhow::Result<Makers> {
         let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
         let offers = Arc::new(Offers::open(secure));
-        let mark = HubMark::new().context("no random numbers")?;
-        let (guardian, live) = (OnceLock::new(), OnceLock::new());
-        Ok(Makers { secrets, pins, toggles, offers, mark, guardian, live })
+        let programs = Arc::new(Programs::open(secure));
+        let processes = Arc::new(Processes::new().context("no random numbers")?);
+        Ok(Makers { secrets, pins, toggles, offers, programs, processes, live: OnceLock::new() })
     }
 
     /// Says how new tokens become masked. Before anything is started.
@@ -64,15 +62,13 @@ impl Makers {
 
     /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
     pub(crate) fn guard(&self) {
-        self.guardian.get_or_init(|| {
-            // The program that runs, even where another version has taken its place.
-            let program = Path::new("/proc/self/exe");
-            Guardian::start(program, &[GUARDIAN_COMMAND], &self.mark)
-                .inspect_err(|error| {
-                    tracing::warn!(target: "upstream", %error, "Servers may outlive a hub that is killed.");
-                })
-                .ok()
-        });
+        // The program that runs, even where another version has taken its place.
+        self.processes.guard(Path::new("/proc/self/exe"), &[GUARDIAN_COMMAND]);
+    }
+
+    /// Looks for the program of a server in the places of this process, unless it is known already.
+    pub(crate) fn find_program(&self, server: &McpServer) -> Result<(), String> {
+        programs::find(&self.programs, &server.name, &server.command).map(drop)
     }
 
     /// Returns whether a server is to run: what somebody said last counts, then the configuration.
@@ -244,6 +240,13 @@ impl Servers {
         self.lock().servers.get(name).and_then(|started| started.login.clone())
     }
 
+    /// Ends all of them, for good.
+    pub(crate) fn stop(&self) {
+        for server in self.lock().servers.values() {
+            server.upstream.stop();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -305,10 +308,9 @@ impl Makers {
 
     /// How a server is started.
     fn stdio(&self, server: &McpServer, config: &Config) -> StdioSpec {
-        let command = find_program(&server.command);
+        let (programs, name, command) = (self.programs.clone(), server.name.clone(), server.command.clone());
+        let program = Program(Arc::new(move || programs::find(&programs, &name, &command)));
         let mut env: Vec<(String, String)> = Vec::new();
-        let folder = command.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-        env.push(("PATH".to_owned(), format!("{folder}:{USUAL_PLACES}")));
         if let Ok(home) = std::env::var("HOME") {
             env.push(("HOME".to_owned(), home));
         }
@@ -317,7 +319,8 @@ impl Makers {
         let host = format!("mcp.{}", server.name);
         let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
         let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
-        StdioSpec { command, args: server.args.clone(), cwd: Some(cwd), env, values, mark: self.mark.clone() }
+        let (args, processes) = (server.args.clone(), self.processes.clone());
+        StdioSpec { program, args, cwd: Some(cwd), env, values, processes }
     }
 
     pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> (ServerSpec, Option<Arc<Login>>) {
@@ -365,27 +368,8 @@ pub(crate) fn headers(server: &McpServer, place: &Place, secrets: &Arc<SecretSto
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        for server in self.lock().servers.values() {
-            server.upstream.stop();
-        }
+        self.stop();
     }
-}
-
-/// Returns where a program is. One that is not found is left as it was written: starting it says why.
-fn find_program(command: &str) -> PathBuf {
-    if command.contains('/') {
-        return PathBuf::from(command);
-    }
-    let places = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PLACES.into());
-    let found = std::env::split_paths(&places).map(|place| place.join(command)).find(|path| is_program(path));
-    found.unwrap_or_else(|| PathBuf::from(command))
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.is_absolute()
-        && std::fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable

@@ -17,9 +17,9 @@ use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
     ToolError,
 };
+use portcullis_wire::era;
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::era;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

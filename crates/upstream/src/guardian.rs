@@ -3,17 +3,25 @@
 //! Every server process carries a mark in its environment, and with it all that it starts. When a server is ended, what
 //! still carries its mark is ended too: a browser in a session of its own is in no process group of ours. A hub that is
 //! killed can end nothing, so a small process beside it, the guardian, waits at a pipe for that: when the hub's end of
-//! it closes, the guardian ends everything that carries any mark of that hub's.
+//! it closes, the guardian ends everything that carries any mark of that hub's. Over the pipe it hears which groups of
+//! processes there are: what cleared its environment carries no mark, and is in its server's group all the same.
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
+};
+use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The variable that carries the mark.
 pub(crate) const MARK: &str = "PORTCULLIS_MARK";
+/// How many groups of processes are remembered. A hub has a few hundred servers at most.
+const GROUPS_MAX: usize = 100_000;
 /// How long processes get to end by themselves before they are killed.
 const END_WITHIN: Duration = Duration::from_millis(500);
 /// How often is looked whether any are left; those that are killed may have started others meanwhile.
@@ -66,26 +74,80 @@ impl Wanted {
     }
 }
 
+/// The processes of one hub. Whoever runs one holds this, so that the guardian stays until the last of them has ended.
+pub struct Processes {
+    mark: HubMark,
+    next: AtomicU64,
+    guardian: OnceLock<Option<Guardian>>,
+}
+
+impl std::fmt::Debug for Processes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Processes")
+    }
+}
+
+impl Processes {
+    pub fn new() -> io::Result<Processes> {
+        Ok(Processes { mark: HubMark::new()?, next: AtomicU64::new(1), guardian: OnceLock::new() })
+    }
+
+    /// Makes sure that a guardian stands by: `program arguments… MARK`, which has to call [`stand_by`].
+    pub fn guard(&self, program: &Path, arguments: &[&str]) {
+        self.guardian.get_or_init(|| {
+            Guardian::start(program, arguments, &self.mark)
+                .inspect_err(|error| {
+                    tracing::warn!(target: "upstream", %error, "Servers may outlive a hub that is killed.");
+                })
+                .ok()
+        });
+    }
+
+    /// Returns the mark of the next process.
+    pub(crate) fn next_mark(&self) -> String {
+        self.mark.of_process(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn began(&self, group: Pid) {
+        self.tell('+', group);
+    }
+
+    /// Nothing is left of this group, and its number may go to another one.
+    pub(crate) fn ended(&self, group: Pid) {
+        self.tell('-', group);
+    }
+
+    fn tell(&self, what: char, group: Pid) {
+        let pipe = self.guardian.get().and_then(Option::as_ref).and_then(|guardian| guardian.pipe.as_ref());
+        if let Some(mut pipe) = pipe {
+            // A guardian that is gone was somebody's wish; the marks it would have looked for are there all the same.
+            let _ = pipe.write_all(format!("{what}{}\n", group.as_raw_nonzero()).as_bytes());
+        }
+    }
+}
+
 /// The process that stands by. It ends when this is dropped, and everything marked with it.
-pub struct Guardian {
+struct Guardian {
     child: Child,
+    pipe: Option<ChildStdin>,
 }
 
 impl Guardian {
-    /// Starts `program arguments… MARK`, which has to call [`stand_by`].
-    pub fn start(program: &Path, arguments: &[&str], mark: &HubMark) -> io::Result<Guardian> {
+    fn start(program: &Path, arguments: &[&str], mark: &HubMark) -> io::Result<Guardian> {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(program);
         command.arg0("portcullis").args(arguments).arg(&mark.0).env_clear().current_dir("/");
         // In a group of its own: what ends the hub from a terminal must not end it too.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Guardian { child: command.spawn()? })
+        let mut child = command.spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Guardian { child, pipe })
     }
 }
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
+        drop(self.pipe.take());
         // It has to end soon: there is nothing left to end, or it is killed by its own bound.
         let _ = self.child.wait();
     }
@@ -93,10 +155,40 @@ impl Drop for Guardian {
 
 /// What the guardian does: waits until the hub is gone, then ends what is left of it.
 pub fn stand_by(mark: &HubMark) {
-    let mut nothing = [0; 64];
-    // The hub never writes: this ends when the last end of the pipe is closed.
-    while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+    // This ends when the last end of the pipe is closed.
+    let groups = groups(io::stdin().lock());
+    signal_groups(&groups, Signal::TERM);
     end_all(&mark.any(), true);
+    for _ in 0..LOOKS_MAX / 2 {
+        if groups.iter().all(|group| test_kill_process_group(*group).is_err()) {
+            return;
+        }
+        pause();
+    }
+    signal_groups(&groups, Signal::KILL);
+}
+
+/// Reads which groups began and ended, and returns those that are left at the end.
+fn groups(said: impl BufRead) -> HashSet<Pid> {
+    let mut groups = HashSet::new();
+    for line in said.lines() {
+        let Ok(line) = line else { break };
+        let (what, number) = line.split_at_checked(1).unwrap_or_default();
+        let Some(group) = number.parse().ok().and_then(Pid::from_raw) else { continue };
+        match what {
+            "+" if groups.len() < GROUPS_MAX => drop(groups.insert(group)),
+            "-" => drop(groups.remove(&group)),
+            _ => {}
+        }
+    }
+    groups
+}
+
+fn signal_groups(groups: &HashSet<Pid>, signal: Signal) {
+    for group in groups {
+        // One that is gone is what is wanted.
+        let _ = kill_process_group(*group, signal);
+    }
 }
 
 /// Ends what carries the mark of one server process, and tells how many there were. Blocks for a moment if there are any.
@@ -218,6 +310,15 @@ mod tests {
             None => command.args(["-c", "exec sleep 600"]),
         };
         command.process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn groups_that_ended_are_forgotten() {
+        let said = "+12\n+13\nwhat\n\n+0\n-12\n+x\n-99\n+14";
+        let mut left: Vec<i32> =
+            groups(said.as_bytes()).iter().map(|group| group.as_raw_nonzero().get()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [13, 14]);
     }
 
     #[test]

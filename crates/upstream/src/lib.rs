@@ -34,13 +34,16 @@ mod template;
 mod trust;
 mod uses;
 
-pub use guardian::{Guardian, HubMark, stand_by};
+pub use guardian::{HubMark, Processes, stand_by};
 pub use oauth::{
     About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,
     TokenMethod, Tokens,
 };
 pub use provider::Upstream;
 pub use server::pinned_tools;
-pub use spec::{HeaderSpec, HttpSpec, PerClient, ServerSpec, Start, StdioSpec, TransportSpec, Values};
+pub use spec::{
+    HeaderSpec, HttpSpec, PerClient, Program, ServerSpec, Start, StdioSpec, TransportSpec, Values,
+};
 pub use status::{ClientStatus, Status, StatusKind};
+pub use stdio::{USUAL_PLACES, end_processes};
 pub use trust::{Quarantined, Trust};

@@ -1,6 +1,6 @@
 //! What is configured about one server.
 
-use crate::guardian::HubMark;
+use crate::guardian::Processes;
 use crate::oauth::OAuth;
 use crate::trust::Trust;
 use portcullis_core::{Effect, Labels, Pattern, Unruled};
@@ -70,14 +70,31 @@ pub enum TransportSpec {
 /// A server that is a child process.
 #[derive(Debug, Clone)]
 pub struct StdioSpec {
-    pub command: PathBuf,
+    pub program: Program,
     pub args: Vec<String>,
     pub cwd: Option<PathBuf>,
     /// All that it gets: the hub's own environment stays here. As written; [`StdioSpec::values`] says what it means.
     pub env: Vec<(String, String)>,
     pub values: Values,
     /// Whose process it is, so that it and all that it starts can be found when it is to end.
-    pub mark: HubMark,
+    pub processes: Arc<Processes>,
+}
+
+/// Finds a program whenever it is to be started: one that was not there may have been installed since.
+#[derive(Clone)]
+pub struct Program(pub Arc<dyn Fn() -> Result<PathBuf, String> + Send + Sync>);
+
+impl Program {
+    /// Returns where it is, an absolute path, or says why there is none.
+    pub(crate) fn find(&self) -> Result<PathBuf, String> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Program")
+    }
 }
 
 /// A server that is reached over HTTP, at a place that a person chose.

@@ -1,7 +1,7 @@
 //! A server that is a child process: one JSON message per line.
 
 use crate::connection::RequestError;
-use crate::guardian;
+use crate::guardian::{self, Processes};
 use crate::inbox::{Inbox, Receipt};
 use crate::input::Input;
 use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
@@ -15,12 +15,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// Where programs are on every machine. A server does not get the hub's own list.
+pub const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How much of what a server says on standard error is kept, to be shown when it fails.
 const STDERR_LINES_MAX: usize = 20;
@@ -59,27 +63,50 @@ impl StderrTail {
     }
 }
 
+/// All processes of servers that run, whosever they are, and whether they are to end because this process does.
+static RUNNING: LazyLock<TaskTracker> = LazyLock::new(TaskTracker::new);
+static ENDING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::channel(false).0);
+
+/// Ends every server's process, and returns when none is left. Each gets the time that it has whenever it is ended; none
+/// is started meanwhile.
+pub async fn end_processes() {
+    ENDING.send_replace(true);
+    RUNNING.close();
+    RUNNING.wait().await;
+    ENDING.send_replace(false);
+}
+
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.
 pub(crate) fn start(
     spec: &StdioSpec,
     inbox: Arc<Inbox>,
     stderr: StderrTail,
 ) -> Result<Arc<dyn Link>, String> {
-    let mut command = Command::new(&spec.command);
+    if *ENDING.borrow() {
+        return Err("the hub is ending".to_owned());
+    }
+    let program = spec.program.find()?;
+    let mut command = Command::new(&program);
     command.args(&spec.args).env_clear();
+    // What is beside the program is often what it needs: `node` beside `npx`.
+    let beside = program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    command.env("PATH", format!("{beside}:{USUAL_PLACES}"));
     for (name, value) in &spec.env {
         command.env(name, (spec.values.0)(value).map_err(|why| format!("`env.{name}`: {why}"))?);
     }
     if let Some(cwd) = &spec.cwd {
+        // Said here: the error of a start does not tell which of the two is missing.
+        if !cwd.is_dir() {
+            return Err(format!("its folder `{}` (`cwd`) is not there", cwd.display()));
+        }
         command.current_dir(cwd);
     }
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let mark = spec.mark.of_process(NEXT.fetch_add(1, Ordering::Relaxed));
+    let mark = spec.processes.next_mark();
     command.env(guardian::MARK, &mark);
     // A group of its own: wrappers start others, and a signal has to reach them all.
     command.process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let cannot = |error: io::Error| format!("`{}` cannot be started: {error}", spec.command.display());
+    let cannot = |error: io::Error| format!("`{}` cannot be started: {error}", program.display());
     let mut child = command.spawn().map_err(cannot)?;
     let (Some(stdin), Some(stdout), Some(errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -90,8 +117,9 @@ pub(crate) fn start(
     let end = CancellationToken::new();
     tokio::spawn(read(stdout, inbox.clone(), stderr.clone()));
     stderr.open.send_replace(true);
-    tokio::spawn(read_errors(errors, stderr));
-    tokio::spawn(run(child, input.clone(), end.clone(), inbox, mark));
+    let errors = tokio::spawn(read_errors(errors, stderr.clone()));
+    let process = Process { child, errors, stderr, mark, processes: spec.processes.clone() };
+    RUNNING.spawn(process.run(input.clone(), end.clone(), inbox));
     Ok(Arc::new(Pipes { input, _end: end.drop_guard() }))
 }
 
@@ -112,31 +140,62 @@ impl Link for Pipes {
     }
 }
 
-/// Writes what the pipe does not take at once until the connection ends, then sees to it that nothing is left running.
-async fn run(
-    mut child: Child,
-    input: Arc<Input<ChildStdin>>,
-    end: CancellationToken,
-    inbox: Arc<Inbox>,
+/// A server's process, from its start to the end of all that it started.
+struct Process {
+    child: Child,
+    errors: JoinHandle<()>,
+    stderr: StderrTail,
     mark: String,
-) {
-    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    tokio::select! {
-        () = end.cancelled() => {}
-        _ = child.wait() => {}
-        () = poll_fn(|context| input.poll_rest(context)) => {}
+    processes: Arc<Processes>,
+}
+
+impl Process {
+    /// Writes what the pipe does not take at once until the connection ends, then sees to it that nothing is left running.
+    async fn run(mut self, input: Arc<Input<ChildStdin>>, end: CancellationToken, inbox: Arc<Inbox>) {
+        let group = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(group) = group {
+            self.processes.began(group);
+        }
+        let by_itself = tokio::select! {
+            // Where it was the first to say nothing more, this is only what came of that.
+            () = end.cancelled() => inbox.closed.is_cancelled(),
+            () = told_to_end() => false,
+            _ = self.child.wait() => true,
+            () = poll_fn(|context| input.poll_rest(context)) => true,
+        };
+        inbox.close();
+        // The usual way to tell a server that it is over; then the less usual ones.
+        input.close();
+        match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
+            Ok(Ok(status)) if by_itself => self.last_words(&status.to_string()).await,
+            Ok(_) => {}
+            Err(_) => {
+                signal(group, Signal::TERM);
+                let _ = tokio::time::timeout(END_WITHIN, self.child.wait()).await;
+            }
+        }
+        // Whatever the process has started is in its group, and outlives it unless it is ended too.
+        signal(group, Signal::KILL);
+        let _ = self.child.wait().await;
+        if let Some(group) = group {
+            self.processes.ended(group);
+        }
+        let mark = self.mark;
+        let _ = tokio::task::spawn_blocking(move || guardian::end_marked(&mark)).await;
     }
-    inbox.close();
-    // The usual way to tell a server that it is over; then the less usual ones.
-    input.close();
-    if tokio::time::timeout(END_WITHIN, child.wait()).await.is_err() {
-        signal(group, Signal::TERM);
-        let _ = tokio::time::timeout(END_WITHIN, child.wait()).await;
+
+    /// Says how a process ended by itself, after all that it said.
+    async fn last_words(&mut self, how: &str) {
+        let _ = tokio::time::timeout(LAST_WORDS_WITHIN, &mut self.errors).await;
+        self.stderr.push(format!("[it ended: {how}]"));
+        self.stderr.open.send_replace(false);
     }
-    // Whatever the process has started is in its group, and outlives it unless it is ended too.
-    signal(group, Signal::KILL);
-    let _ = child.wait().await;
-    let _ = tokio::task::spawn_blocking(move || guardian::end_marked(&mark)).await;
+}
+
+/// Resolves when all processes are to end.
+async fn told_to_end() {
+    // There is always somebody who could say so.
+    let _ = ENDING.subscribe().wait_for(|ending| *ending).await.is_ok();
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {
@@ -202,5 +261,4 @@ async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
             Line::End => break,
         }
     }
-    tail.open.send_replace(false);
 }

@@ -142,12 +142,16 @@ fn stdio_facts(spec: &StdioSpec) -> Identity {
     let names = spec.env.iter().map(|(name, _)| name.as_str());
     let names: Vec<&str> = names.filter(|name| !matches!(*name, "PATH" | "HOME")).collect();
     let cwd = spec.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default();
+    let (command, program) = match spec.program.find() {
+        Ok(found) => (found.display().to_string(), contents(&found)),
+        Err(why) => (why, "not found".to_owned()),
+    };
     let mut facts = Identity::from([
-        ("command".to_owned(), spec.command.display().to_string()),
+        ("command".to_owned(), command),
         ("args".to_owned(), serde_json::json!(spec.args).to_string()),
         ("cwd".to_owned(), cwd),
         ("env".to_owned(), names.join(" ")),
-        ("program".to_owned(), contents(&spec.command)),
+        ("program".to_owned(), program),
     ]);
     for argument in &spec.args {
         let path = spec.cwd.as_deref().unwrap_or(Path::new("/")).join(argument);

@@ -111,6 +111,7 @@ impl Desk {
         let was_trusted = makers.pins.revoke(name)?;
         makers.toggles.forget(name)?;
         makers.offers.forget(name)?;
+        makers.programs.forget(name)?;
         if self.as_json {
             print::json(&json!({ "removed": name, "was_trusted": was_trusted, "file": path }));
         } else {
@@ -120,8 +121,12 @@ impl Desk {
     }
 
     fn reload(&self, name: &str) -> Result<ExitCode> {
-        self.server(name)?;
-        self.makers(false)?.toggles.reload(name)?;
+        let (server, makers) = (self.server(name)?, self.makers(false)?);
+        if server.place.is_none() {
+            // Whoever says this may know of a program that the hub did not find; where nobody does, the hub says so.
+            let _ = makers.find_program(server);
+        }
+        makers.toggles.reload(name)?;
         let running = self.hub_runs()?;
         self.told(name, json!({ "reload": true }), running, "connects anew");
         Ok(ExitCode::SUCCESS)

@@ -99,6 +99,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
         // A client that does not read must not keep the hub from ending.
         let served = async { tokio::join!(serving_http, serving_socket) };
         let _ = tokio::time::timeout(CLOSE_WITHIN, served).await;
+        composed.servers.stop();
         all_done
     };
     tokio::select! {

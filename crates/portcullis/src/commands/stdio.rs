@@ -83,6 +83,7 @@ async fn be_the_hub(
     }
     hub.shut_down(grace).await;
     let _ = tokio::time::timeout(grace, &mut serving_socket).await;
+    composed.servers.stop();
     drop(claim);
     Ok(ExitCode::SUCCESS)
 }

@@ -336,7 +336,7 @@ mod tests {
 
         # Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
         ## [mcp.NAME]
-        # Program to start; it speaks MCP on its standard input and output.
+        # Program to start; it speaks MCP on its standard input and output. A name, looked up once, or a path, whole or from `~/` or `cwd`.
         ## command = "npx"
         # Its arguments.
         ## args = []

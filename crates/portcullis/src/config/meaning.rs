@@ -228,7 +228,7 @@ impl Checks<'_> {
         McpServer {
             name: name.to_owned(),
             enabled: server.enabled,
-            command: server.command.clone().unwrap_or_default(),
+            command: self.mcp_command(name, server, &at("command")),
             args: server.args.clone(),
             cwd: server.cwd.as_ref().map(|path| self.path(&at("cwd"), path)),
             place,
@@ -269,6 +269,27 @@ impl Checks<'_> {
         names.iter().map(|(own, other)| (own.clone(), other.clone())).collect()
     }
 
+    /// A command is a name that is looked up, or a path. Which one must not depend on where anybody is.
+    fn mcp_command(&mut self, name: &str, server: &written::McpServer, pointer: &str) -> String {
+        let Some(command) = &server.command else { return String::new() };
+        let path = Path::new(command);
+        if !command.contains('/') || path.is_absolute() {
+            return command.clone();
+        }
+        let whole = match (&server.cwd, command.starts_with("~/")) {
+            (_, true) => self.path(pointer, command),
+            (Some(cwd), false) => self.path(pointer, cwd).join(path),
+            (None, false) => {
+                let text = format!(
+                    "`mcp.{name}.command` is {command:?}, expected a program's name or its whole path; or say with `cwd` from where"
+                );
+                self.findings.push(Finding { pointer: pointer.to_owned(), text });
+                path.to_owned()
+            }
+        };
+        whole.display().to_string()
+    }
+
     /// A server is a program or a place, and has the keys of the one or of the other.
     fn mcp_place(
         &mut self,
@@ -302,7 +323,14 @@ impl Checks<'_> {
             }
             (Some(_), None) => {}
         }
+        // What a process is started with can be read by every other one.
+        if server.args.iter().any(|argument| argument.starts_with("secret:")) {
+            find("args", format!("`mcp.{name}.args` holds a secret; secrets are for `env` and `headers`"));
+        }
         let url = server.url.as_ref()?;
+        if url.contains("${") {
+            find("url", format!("`mcp.{name}.url` holds `${{`; variables are for `env` and `headers`"));
+        }
         // Not quoted: some addresses hold a password.
         let told = |why: PlaceError| format!("`mcp.{name}.url` is no address of a server: {why}");
         url.parse().map_err(|why| find("url", told(why))).ok()

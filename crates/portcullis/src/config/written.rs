@@ -437,7 +437,7 @@ pub(super) struct Time {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct McpServer {
-    /// Program to start; it speaks MCP on its standard input and output.
+    /// Program to start; it speaks MCP on its standard input and output. A name, looked up once, or a path, whole or from `~/` or `cwd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"npx")]
     pub(super) command: Option<String>,

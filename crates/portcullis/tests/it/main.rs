@@ -27,6 +27,7 @@ mod one_road;
 mod outside;
 mod own_server;
 mod policy;
+mod processes;
 mod reload;
 mod resting;
 mod roles;

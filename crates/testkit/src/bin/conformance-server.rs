@@ -9,7 +9,7 @@
 use anyhow::{Context, bail};
 use portcullis_core::Registry;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
-use portcullis_upstream::{HubMark, StatusKind, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{Processes, Program, StatusKind, StdioSpec, TransportSpec, Upstream, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,13 +84,14 @@ async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
 async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
     let registry = Registry::default();
     let args = ["stdio"].into_iter().chain(era).map(str::to_owned).collect();
+    let own = std::env::current_exe()?;
     let transport = TransportSpec::Stdio(StdioSpec {
-        command: std::env::current_exe()?,
+        program: Program(Arc::new(move || Ok(own.clone()))),
         args,
         cwd: None,
         env: Vec::new(),
         values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
-        mark: HubMark::new()?,
+        processes: Arc::new(Processes::new()?),
     });
     let spec = taken_as_it_is("fixtures", transport);
     let upstream = Upstream::start(spec, registry.changes());

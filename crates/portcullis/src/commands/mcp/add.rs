@@ -18,6 +18,7 @@ impl Desk {
             preview_servers(self.home.path(), &environment, std::slice::from_ref(&new)).map_err(explained)?;
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
         let makers = self.makers(needs_secrets(server))?;
+        makers.programs.forget(name)?;
         let looked: Option<Looked> = if args.no_test { None } else { Some(look(server, &config, &makers)?) };
         let mut trusted = false;
         if let Some(looked) = &looked {
@@ -56,7 +57,7 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
     let mut command = args.command.iter().cloned();
     Ok(NewServer {
         name: args.name.clone(),
-        command: command.next(),
+        command: command.next().map(from_here).transpose()?,
         args: command.collect(),
         cwd: args.cwd.clone(),
         env: pairs("--env", &args.env)?,
@@ -65,6 +66,15 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
         timeout_ms: args.timeout_ms,
         ..NewServer::default()
     })
+}
+
+/// A path is meant from where the command is given, which is not where the server will run.
+fn from_here(command: String) -> Result<String> {
+    if !command.contains('/') || command.starts_with("~/") {
+        return Ok(command);
+    }
+    let path = std::path::absolute(&command).context("no current folder")?;
+    path.into_os_string().into_string().map_err(|_| anyhow!("the path of `{command}` is no text"))
 }
 
 fn pairs(option: &str, given: &[String]) -> Result<Vec<(String, String)>> {

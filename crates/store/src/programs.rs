@@ -1,0 +1,125 @@
+//! Where the programs of servers are, as they were found the first time.
+//!
+//! One file, `programs.json`, shared by the hub and the command line: each has its own list of places to look in, and what a
+//! person saw and trusted has to be what runs.
+
+use crate::kept::{Closed, FileError, KeptFile, versioned};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const FILE_NAME: &str = "programs.json";
+const VERSION: u32 = 1;
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const PROGRAMS_MAX: usize = 10_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramsError {
+    #[error("{0}")]
+    Damaged(String),
+    #[error("{FILE_NAME} has {PROGRAMS_MAX} servers already; `portcullis mcp remove` those that are gone")]
+    Full,
+    #[error(transparent)]
+    Io(#[from] FileError),
+}
+
+/// What was found for one server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    command: String,
+    program: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    servers: BTreeMap<String, Kept>,
+}
+
+/// The programs of all servers.
+pub struct Programs {
+    file: KeptFile,
+}
+
+impl Programs {
+    pub fn open(dir: &Path) -> Programs {
+        Programs { file: KeptFile::new(dir, FILE_NAME, FILE_BYTES_MAX, Closed::ToWriting) }
+    }
+
+    /// Returns which program was found for this command of a server.
+    pub fn of(&self, server: &str, command: &str) -> Result<Option<PathBuf>, ProgramsError> {
+        let kept = self.read()?.remove(server);
+        Ok(kept.filter(|kept| kept.command == command).map(|kept| kept.program))
+    }
+
+    pub fn keep(&self, server: &str, command: &str, program: &Path) -> Result<(), ProgramsError> {
+        let kept = Kept { command: command.to_owned(), program: program.to_owned() };
+        self.change(|servers| drop(servers.insert(server.to_owned(), kept)))
+    }
+
+    pub fn forget(&self, server: &str) -> Result<(), ProgramsError> {
+        // Many servers are no programs, and a hub without any gets no such file.
+        if self.file.stamp().is_none() {
+            return Ok(());
+        }
+        self.change(|servers| drop(servers.remove(server)))
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Kept>)) -> Result<(), ProgramsError> {
+        let lock = self.file.lock()?;
+        let before = self.read()?;
+        let mut servers = before.clone();
+        edit(&mut servers);
+        if servers.len() > PROGRAMS_MAX {
+            return Err(ProgramsError::Full);
+        }
+        if servers == before {
+            return Ok(());
+        }
+        let document = Document { version: VERSION, servers };
+        let bytes =
+            serde_json::to_vec_pretty(&document).map_err(|e| ProgramsError::Damaged(e.to_string()))?;
+        Ok(lock.replace(&bytes)?)
+    }
+
+    fn read(&self) -> Result<BTreeMap<String, Kept>, ProgramsError> {
+        let Some(bytes) = self.file.read().bytes.map_err(ProgramsError::Damaged)? else {
+            return Ok(BTreeMap::new());
+        };
+        let value = versioned(FILE_NAME, VERSION, &bytes).map_err(ProgramsError::Damaged)?;
+        let document: Document = serde_json::from_value(value)
+            .map_err(|error| ProgramsError::Damaged(format!("{FILE_NAME} is damaged: {error}")))?;
+        Ok(document.servers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_kept_for_the_same_command_until_it_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hub, command) = (Programs::open(folder.path()), Programs::open(folder.path()));
+        hub.forget("git").unwrap();
+        assert!(!folder.path().join(FILE_NAME).exists(), "nothing to keep, no file");
+        command.keep("git", "uvx", Path::new("/opt/bin/uvx")).unwrap();
+        assert_eq!(hub.of("git", "uvx").unwrap().unwrap(), Path::new("/opt/bin/uvx"));
+        assert_eq!(hub.of("git", "npx").unwrap(), None);
+        assert_eq!(hub.of("other", "uvx").unwrap(), None);
+        command.forget("git").unwrap();
+        assert_eq!(hub.of("git", "uvx").unwrap(), None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_and_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::open(folder.path());
+        std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
+        assert!(programs.of("git", "uvx").unwrap_err().to_string().contains("damaged"));
+        assert!(programs.keep("git", "uvx", Path::new("/bin/uvx")).is_err());
+        assert_eq!(std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(), "{");
+    }
+}
