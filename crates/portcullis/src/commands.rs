@@ -29,6 +29,7 @@ use portcullis_core::Secret;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -85,9 +86,12 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(result)
 }
 
-/// Ends the servers that this process has started. Told to end once more, it leaves the rest to the guardian.
+/// Ends the servers that this process has started. Whoever is told to end twice leaves them to the guardian.
 async fn end_servers() {
     let Ok(mut ending) = Ending::new() else { return };
+    if TOLD.load(Ordering::Relaxed) > 1 {
+        return;
+    }
     tokio::select! {
         _ = tokio::time::timeout(SERVERS_END_WITHIN, portcullis_upstream::end_processes()) => {}
         () = ending.told() => {}
@@ -113,6 +117,9 @@ fn origin_of(address: SocketAddr) -> String {
     format!("http://{reachable}")
 }
 
+/// How often the process was told to end.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
 /// Hears when the process is told to end. Made early: a signal that comes before is not heard.
 struct Ending {
     terminate: Signal,
@@ -133,6 +140,7 @@ impl Ending {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+        TOLD.fetch_add(1, Ordering::Relaxed);
     }
 }
 
