@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::broadcast;
 
 /// A request, as it came.
 #[derive(Debug, Clone)]
@@ -68,6 +69,11 @@ pub enum Does {
     Floods {
         head: Vec<u8>,
         piece: Vec<u8>,
+    },
+    /// Writes this, and then whatever is said.
+    Tells {
+        head: Vec<u8>,
+        says: broadcast::Sender<Vec<u8>>,
     },
 }
 
@@ -185,6 +191,14 @@ async fn serve(
                 let _ = visitor.write_all(&bytes).await;
                 // Until the other side has enough of it.
                 let _ = visitor.read(&mut [0; 1]).await;
+                return;
+            }
+            Does::Tells { head, says } => {
+                let mut hears = says.subscribe();
+                let mut written = visitor.write_all(&head).await;
+                while let (Ok(()), Ok(said)) = (&written, hears.recv().await) {
+                    written = visitor.write_all(&said).await;
+                }
                 return;
             }
             Does::Floods { head, piece } => {

@@ -294,21 +294,35 @@ impl Drop for Open<'_> {
     }
 }
 
+/// Reads an error of the protocol; `None` if it is something else.
+pub(crate) fn in_protocol(error: &RawValue) -> Option<ForeignError> {
+    #[derive(Deserialize)]
+    struct Said {
+        code: i64,
+        message: String,
+        data: Option<Box<RawValue>>,
+    }
+    let said = serde_json::from_str::<Said>(error.get()).ok()?;
+    Some(ForeignError { code: said.code, message: worded(&said.message), data: said.data })
+}
+
+fn worded(message: &str) -> String {
+    printable(message).chars().take(ERROR_CHARS_MAX).collect()
+}
+
 impl RequestError {
+    /// Reads what a server says instead of a result. What is no error of the protocol is told as it was said.
     pub(crate) fn refused(error: &RawValue) -> RequestError {
-        #[derive(Deserialize)]
-        struct Said {
-            code: i64,
-            message: String,
-            data: Option<Box<RawValue>>,
-        }
-        let said = serde_json::from_str::<Said>(error.get());
-        let (code, message, data) = match said {
-            Ok(said) => (said.code, said.message, said.data),
-            Err(_) => (i64::from(rpc::INTERNAL_ERROR), "an error without a reason".to_owned(), None),
-        };
-        let message = printable(&message).chars().take(ERROR_CHARS_MAX).collect();
-        RequestError::Refused(ForeignError { code, message, data })
+        RequestError::Refused(in_protocol(error).unwrap_or_else(|| {
+            let said = serde_json::from_str::<Value>(error.get()).unwrap_or_default();
+            let message = match (&said, &said["message"]) {
+                (Value::String(message), _) | (_, Value::String(message)) => message.clone(),
+                (Value::Null, _) => String::new(),
+                (other, _) => other.to_string(),
+            };
+            let message = if message.is_empty() { "an error without a reason".to_owned() } else { message };
+            ForeignError { code: i64::from(rpc::INTERNAL_ERROR), message: worded(&message), data: None }
+        }))
     }
 
     /// Tells it to whoever called the server `name`.
@@ -338,6 +352,27 @@ impl RequestError {
                     LinkError::Failed { sent: false, .. } => told.hint("try again later"),
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_told_whatever_its_form() {
+        for (error, expected) in [
+            (r#"{"code":-32000,"message":"no"}"#, "error -32000: no"),
+            (r#""invalid_session""#, "error -32603: invalid_session"),
+            (r#"{"message":"boom"}"#, "error -32603: boom"),
+            (r#"{"code":"E1","reason":"boom"}"#, r#"error -32603: {"code":"E1","reason":"boom"}"#),
+            ("null", "error -32603: an error without a reason"),
+            (r#""""#, "error -32603: an error without a reason"),
+        ] {
+            let raw = RawValue::from_string(error.to_owned()).unwrap();
+            let told = RequestError::refused(&raw).to_string();
+            assert_eq!(told, format!("the server answered with {expected}"), "{error}");
         }
     }
 }

@@ -25,6 +25,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How long what is only said, not asked, may take. Nobody waits for it.
@@ -59,6 +61,7 @@ pub(crate) fn open(
         agreed: OnceLock::new(),
         old: OnceLock::new(),
         lost: AtomicBool::new(false),
+        found: Mutex::default(),
         listening: AtomicBool::new(false),
         end: end.clone(),
     });
@@ -83,6 +86,8 @@ struct Way {
     old: OnceLock<String>,
     /// The server does not know the session any more.
     lost: AtomicBool,
+    /// When the server last said, because it was asked, that it still knows the session.
+    found: Mutex<Option<Instant>>,
     listening: AtomicBool,
     end: CancellationToken,
 }
@@ -161,7 +166,7 @@ impl Way {
             return self.begin_old(message).await;
         }
         let newer = match self.post(message).await {
-            Err(RequestError::Link(LinkError::Unsuitable { status, why })) if is_old(status) => why,
+            Err(RequestError::Link(LinkError::Unsuitable { status, why })) if self.is_old(status) => why,
             other => return other,
         };
         let Err(older) = self.begin_old(message).await else { return Ok(()) };
@@ -177,6 +182,15 @@ impl Way {
         })
     }
 
+    /// Returns whether a server that answers so may be one of the older way. Such servers were never made to be asked
+    /// like this, and answer with whatever their framework has: a page, a redirect, a fault.
+    fn is_old(&self, status: u16) -> bool {
+        // One that worked the newer way before is only out of order.
+        let is_known = self.known == Some(Carrier::Usual) && status >= 500;
+        // Who is not let in would not be let in there either.
+        status != 403 && !is_known
+    }
+
     /// Sends a message and hands what comes back to the inbox.
     async fn post(self: &Arc<Self>, message: &Outgoing<'_>) -> Result<(), RequestError> {
         let headers = self.headers(Some(message));
@@ -185,7 +199,7 @@ impl Way {
             .make_again(Method::POST, &headers, message.bytes.clone(), message.is_safe())
             .await?;
         if reply.status >= 300 {
-            return Err(self.refused(reply, message.id).await);
+            return Err(self.refused(reply, Some(message)).await);
         }
         if message.method == Some("initialize") {
             self.begin_session(&reply)?;
@@ -283,11 +297,6 @@ impl Way {
         self.inbox.retire();
         RequestError::Link(LinkError::SessionLost)
     }
-}
-
-/// Returns whether a server that answers so may be one of the older way.
-fn is_old(status: u16) -> bool {
-    status < 300 || (400..500).contains(&status)
 }
 
 /// What an answer is.

@@ -1,5 +1,6 @@
 //! One request to the server, with all that stands around it: headers of the configuration, who we are, and redirects.
 
+use super::refused::{read, shortened, told};
 use crate::connection::{LinkError, RequestError};
 use crate::link::Credentials;
 use crate::spec::{HeaderSpec, HttpSpec};
@@ -118,7 +119,7 @@ impl Exchanges {
                 status @ (401 | 403) => {
                     refusals += 1;
                     if !self.may_again(status, used.as_ref(), &reply, refusals).await? {
-                        return Err(Unmade::Told(refusal(status, &reply)));
+                        return Err(Unmade::Told(refusal(status, reply).await));
                     }
                 }
                 _ => {
@@ -145,7 +146,7 @@ impl Exchanges {
     }
 
     fn redirected(&self, reply: &Reply, from: &str, redirects: usize) -> Result<String, Unmade> {
-        let failed = |why: String| Unmade::Told(LinkError::Failed { why, sent: false });
+        let failed = |why: String| Unmade::Told(LinkError::Unsuitable { status: reply.status, why });
         if redirects > REDIRECTS_MAX {
             return Err(failed(format!("the server redirects more than {REDIRECTS_MAX} times")));
         }
@@ -153,7 +154,10 @@ impl Exchanges {
         let location = location.ok_or_else(|| failed("the server redirects without saying where".into()))?;
         // What we are asked to say again may be private, and who we are always is.
         self.own.place().joined(from, &location).ok_or_else(|| {
-            failed("the server redirects to another place; if that is right, put it into `url`".into())
+            let to = shortened(&location);
+            failed(format!(
+                "the server redirects to another place, `{to}`; if that is right, put it into `url`"
+            ))
         })
     }
 
@@ -232,10 +236,11 @@ fn challenge(reply: &Reply) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", ").chars().take(CHALLENGE_CHARS_MAX).collect())
 }
 
-fn refusal(status: u16, reply: &Reply) -> LinkError {
-    let said = challenge(reply).map(|said| format!(" and says `{}`", printable(&said))).unwrap_or_default();
+async fn refusal(status: u16, mut reply: Reply) -> LinkError {
+    let said = challenge(&reply).map(|said| format!(" and says `{}`", printable(&said))).unwrap_or_default();
+    let why = told(&read(&mut reply).await).map(|why| format!(": {why}")).unwrap_or_default();
     match status {
-        401 => LinkError::NeedsAuth(format!("the server wants to know who asks (401){said}")),
-        _ => LinkError::Unsuitable { status, why: format!("the server does not allow it (403){said}") },
+        401 => LinkError::NeedsAuth(format!("the server wants to know who asks (401){said}{why}")),
+        _ => LinkError::Unsuitable { status, why: format!("the server does not allow it (403){said}{why}") },
     }
 }

@@ -71,7 +71,8 @@ impl Way {
         match reply.status {
             200 if matches!(kind(&reply), Kind::Events) => {}
             400 | 404 if opened && self.session.get().is_some() => {
-                let _ = self.lose();
+                // Where the session is over, everybody hears of it now.
+                let _ = self.refused(reply, None).await;
                 return Heard::Nothing;
             }
             500.. => return Heard::Unreached,

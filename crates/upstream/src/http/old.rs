@@ -71,7 +71,7 @@ impl Way {
         let mut reply =
             self.exchanges.make(Method::POST, Some(endpoint), &headers, message.bytes.clone()).await?;
         if reply.status >= 300 {
-            return Err(self.refused(reply, message.id).await);
+            return Err(self.refused(reply, Some(message)).await);
         }
         let _ = reply.read(TAKEN_BYTES_MAX).await;
         Ok(())

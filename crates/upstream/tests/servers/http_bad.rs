@@ -148,6 +148,58 @@ async fn both_ways_are_told_where_neither_works() {
     assert!(reason.contains("404 Not Found") && reason.contains("405 Method Not Allowed"), "{reason}");
 }
 
+/// Pages, faults and redirects: what frameworks answer where a way is not known.
+#[tokio::test]
+async fn a_server_of_the_older_way_is_found_whatever_it_answers_to_the_newer() {
+    let refusal = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": "not here" } });
+    for (status, headers, body) in [
+        (500, vec![], "out of order".to_owned()),
+        (501, vec![], "<html>unsupported</html>".to_owned()),
+        (405, vec![], refusal.to_string()),
+        (404, vec![JSON], r#"{"error":"not found"}"#.to_owned()),
+        (302, vec![("Location", "/login")], String::new()),
+        (307, vec![("Location", "http://elsewhere.invalid/")], String::new()),
+    ] {
+        let (says, _) = tokio::sync::broadcast::channel(64);
+        let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.path.as_str()) {
+            ("GET", _) => {
+                let head = events(&[], "event: endpoint\ndata: /messages\n\n");
+                Does::Tells { head, says: says.clone() }
+            }
+            (_, "/messages") => {
+                if let Does::Answer(answer) = seen.usual() {
+                    let text = String::from_utf8(answer).unwrap();
+                    let body = text.split_once("\r\n\r\n").unwrap().1;
+                    let _ = says.send(format!("data: {body}\n\n").into_bytes());
+                }
+                Does::Answer(answer(202, &[], ""))
+            }
+            _ => Does::Answer(answer(status, &headers, &body)),
+        });
+        let server = server.await.unwrap();
+        let world = World::connected(spec(&server.url())).await;
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed", "{status}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_not_let_in_the_older_way() {
+    let server = Misbehaving::open(|_| Does::Answer(answer(403, &[], "not you"))).await.unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert!(reason.contains("(403): not you"), "{reason}");
+    assert!(server.seen().iter().all(|seen| seen.method == "POST"));
+}
+
+#[tokio::test]
+async fn a_redirect_that_is_not_followed_says_where_it_leads() {
+    for (status, location) in [(302, "/login?next=mcp"), (307, "https://elsewhere.invalid/mcp")] {
+        let server = calls(move |_| Does::Answer(answer(status, &[("Location", location)], ""))).await;
+        let said = World::connected(spec(&server.url())).await.call("up_echo").await;
+        assert!(said.contains(location), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_asks_who_we_are_needs_auth() {
     let challenge = ("WWW-Authenticate", "Bearer realm=\"x\"");
@@ -166,6 +218,7 @@ async fn a_refusal_is_told_and_costs_one_call() {
         (503, "", "503 Service Unavailable"),
         (429, "slowly", "429 Too Many Requests: slowly"),
         (403, "", "does not allow it (403)"),
+        (403, "the plan has ended", "does not allow it (403): the plan has ended"),
     ] {
         let server = calls(move |_| Does::Answer(answer(status, &[], body))).await;
         let world = World::connected(reads(&server.url())).await;

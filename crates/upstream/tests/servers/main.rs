@@ -4,5 +4,6 @@
 mod http;
 mod http_bad;
 mod http_real;
+mod http_session;
 mod http_weak;
 mod support;

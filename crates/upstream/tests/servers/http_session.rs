@@ -1,0 +1,95 @@
+//! Sessions that end without a word of it in the protocol, and sessions that do not.
+
+use crate::support::{World, spec};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
+use portcullis_testkit::wait::within;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// Does what a good server does, in the session of this number; it knows what a `ping` is.
+fn good(seen: &Seen, session: usize) -> Does {
+    match seen.asks() {
+        "initialize" => {
+            let result = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} } });
+            let message = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": result });
+            let session = format!("s-{session}");
+            let headers = [JSON, ("Mcp-Session-Id", session.as_str())];
+            Does::Answer(answer(200, &headers, &message.to_string()))
+        }
+        "ping" => seen.result(json!({})),
+        _ => seen.usual(),
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_is_found_out_whatever_words_say_so() {
+    for (status, body) in [
+        (400, r#"{"error":"invalid_session"}"#),
+        (400, r#"{"error":{"code":-32000,"message":"Bad Request"}}"#),
+        (404, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"unknown session"}}"#),
+        (404, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"nothing of the kind"}}"#),
+        (404, "<html>not found</html>"),
+        (400, ""),
+    ] {
+        let session = Arc::new(AtomicUsize::new(1));
+        let now = session.clone();
+        let server = Misbehaving::open(move |seen| {
+            let now = now.load(Ordering::Relaxed);
+            match seen.header("mcp-session-id") {
+                Some(named) if named != format!("s-{now}") => Does::Answer(answer(status, &[JSON], body)),
+                _ => good(seen, now),
+            }
+        });
+        let server = server.await.unwrap();
+        // Not even a tool that may do anything is in doubt: the server has not acted.
+        let world = World::connected(spec(&server.url())).await;
+        assert_eq!(world.call("up_echo").await, "echoed");
+        session.store(2, Ordering::Relaxed);
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed", "{status} {body}");
+        let seen = server.seen();
+        assert_eq!(seen.iter().filter(|seen| seen.asks() == "initialize").count(), 2, "{status} {body}");
+        assert!(seen.iter().filter(|seen| seen.asks() == "ping").count() <= 1, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_says_why_and_costs_no_session() {
+    for (status, body, expected) in [
+        (400, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such city"}}"#, "no such city"),
+        (
+            400,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no session `x` to log"}}"#,
+            "to log",
+        ),
+        (400, r#"{"error":"the city is closed"}"#, "the city is closed"),
+        (404, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no such page"}}"#, "no such page"),
+    ] {
+        // One that answers a `ping`, and one that knows only the session.
+        for knows_ping in [true, false] {
+            let server = Misbehaving::open(move |seen| match seen.asks() {
+                "tools/call" => Does::Answer(answer(status, &[JSON], body)),
+                "ping" if !knows_ping => {
+                    let error = json!({ "code": -32601, "message": "Method not found" });
+                    let message = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error });
+                    Does::Answer(answer(404, &[JSON], &message.to_string()))
+                }
+                _ => good(seen, 1),
+            });
+            let server = server.await.unwrap();
+            let world = World::connected(spec(&server.url())).await;
+            let mut client = world.client().await;
+            for _ in 0..3 {
+                let call = client.request("tools/call", json!({ "name": "up_echo", "arguments": {} }));
+                let said = within("the call", call).await.to_string();
+                assert!(said.contains(expected), "{status} {body}: {said}");
+            }
+            let seen = server.seen();
+            let count = |asks: &str| seen.iter().filter(|seen| seen.asks() == asks).count();
+            assert_eq!((count("initialize"), count("tools/call")), (1, 3), "{status} {body}");
+            assert!((1..=3).contains(&count("ping")), "{status} {body}");
+        }
+    }
+}
