@@ -4,7 +4,7 @@
 //! are taken out of everything in it; the rest of it, known to us or not, is passed on as it came.
 
 use crate::clean::{clean, is_hidden};
-use crate::connection::{Connection, RequestError};
+use crate::connection::{Connection, LinkError, RequestError};
 use crate::names::public_name;
 use crate::spec::ServerSpec;
 use crate::template::Template;
@@ -106,32 +106,70 @@ pub(crate) const RESOURCES: Kind = Kind { method: "resources/list", key: "resour
 pub(crate) const TEMPLATES: Kind =
     Kind { method: "resources/templates/list", key: "resourceTemplates", name: "uriTemplate" };
 
-/// Reads one whole list. A server that does not know the method has nothing of the kind.
+/// Why a list could not be read, and by which method.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unlisted {
+    #[error("`{0}`: {1}")]
+    Request(&'static str, RequestError),
+    #[error("`{0}`: {1}")]
+    Unreadable(&'static str, String),
+}
+
+impl Unlisted {
+    /// Returns whether it says something of this list alone, and nothing of the connection.
+    pub(crate) fn is_of_list(&self) -> bool {
+        match self {
+            Unlisted::Unreadable(..) => true,
+            Unlisted::Request(_, error) => matches!(
+                error,
+                RequestError::Refused(_)
+                    | RequestError::Timeout(_)
+                    | RequestError::Link(LinkError::Unsuitable { .. })
+            ),
+        }
+    }
+}
+
+/// Reads one whole list. A server that does not know the method has nothing of the kind. A list that breaks off after
+/// its first page is taken as far as it goes, and what is missing is told.
 pub(crate) async fn list(
     connection: &Connection,
     kind: Kind,
     dropped: &mut Vec<(String, String)>,
-) -> Result<Vec<Said>, RequestError> {
+) -> Result<Vec<Said>, Unlisted> {
     let (mut said, mut cursor) = (Vec::new(), None::<String>);
-    for _ in 0..PAGES_MAX {
+    let cut = |why: String| (kind.key.to_owned(), format!("the list is cut: {why}"));
+    for page in 0.. {
+        if page == PAGES_MAX {
+            dropped.push(cut(format!("the server has more than {PAGES_MAX} pages of it")));
+            break;
+        }
         let params =
             cursor.take().map_or_else(String::new, |cursor| format!(r#""cursor":{}"#, Value::from(cursor)));
-        let page = match connection.own(kind.method, params, LIST_WITHIN).await {
-            Ok(page) => page,
-            Err(RequestError::Refused(error)) if error.code == i64::from(rpc::METHOD_NOT_FOUND) => break,
-            Err(error) => return Err(error),
-        };
-        let page: Fields<'_> = match serde_json::from_str(page.get()) {
-            Ok(page) => page,
-            Err(error) => {
-                dropped.push((kind.key.to_owned(), format!("the list is not readable: {error}")));
+        let answer = match connection.own(kind.method, params, LIST_WITHIN).await {
+            Ok(answer) => answer,
+            Err(RequestError::Refused(error))
+                if page == 0 && error.code == i64::from(rpc::METHOD_NOT_FOUND) =>
+            {
                 break;
             }
+            Err(error @ RequestError::Refused(_)) if page > 0 => {
+                dropped.push(cut(error.to_string()));
+                break;
+            }
+            Err(error) => return Err(Unlisted::Request(kind.method, error)),
         };
-        let items = page.get(kind.key).map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
-        for raw in items.and_then(Result::ok).unwrap_or_default() {
+        let (items, next) = match read_page(kind, &answer) {
+            Ok(read) => read,
+            Err(why) if page > 0 => {
+                dropped.push(cut(why));
+                break;
+            }
+            Err(why) => return Err(Unlisted::Unreadable(kind.method, why)),
+        };
+        for raw in items {
             if said.len() >= ITEMS_MAX {
-                dropped.push((kind.key.to_owned(), format!("the server offers more than {ITEMS_MAX}")));
+                dropped.push(cut(format!("the server offers more than {ITEMS_MAX}")));
                 return Ok(said);
             }
             match own_name(kind, raw) {
@@ -139,12 +177,24 @@ pub(crate) async fn list(
                 Err(why) => dropped.push((kind.key.to_owned(), why)),
             }
         }
-        match page.get("nextCursor").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()) {
-            Some(next) if !next.is_empty() => cursor = Some(next),
-            _ => break,
+        match next {
+            Some(next) => cursor = Some(next),
+            None => break,
         }
     }
     Ok(said)
+}
+
+/// Returns what is on a page, and where the next one begins.
+fn read_page(kind: Kind, page: &RawValue) -> Result<(Vec<&RawValue>, Option<String>), String> {
+    let fields: Fields<'_> =
+        serde_json::from_str(page.get()).map_err(|_| "the answer is no object".to_owned())?;
+    let items = fields.get(kind.key).ok_or_else(|| format!("the answer has no `{}`", kind.key))?;
+    // Many servers write nothing so.
+    let items = serde_json::from_str::<Option<Vec<&RawValue>>>(items.get())
+        .map_err(|_| format!("`{}` is no list", kind.key))?;
+    let next = fields.get("nextCursor").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    Ok((items.unwrap_or_default(), next.filter(|next| !next.is_empty())))
 }
 
 fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {

@@ -1,7 +1,7 @@
 //! Reading what a server offers: when it says that something changed, and from time to time though it does not.
 
-use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS};
-use crate::connection::{Connection, RequestError};
+use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS, Unlisted};
+use crate::connection::Connection;
 use crate::greet::Greeting;
 use crate::server::Server;
 use crate::supervise::jittered;
@@ -37,31 +37,42 @@ pub(crate) async fn list(
     greeting: &Greeting,
     offer: &mut Offer,
     lists: &BTreeSet<Listed>,
-) -> Result<(), RequestError> {
+) -> Result<(), Unlisted> {
+    let Offer { tools, prompts, resources, templates, dropped, .. } = offer;
     if lists.contains(&Listed::Tools) {
-        offer.tools = read(connection, TOOLS, &mut offer.dropped).await?;
+        // Asked for in any case: some have tools and do not say so.
+        read(connection, TOOLS, greeting.has("tools"), tools, dropped).await?;
     }
     if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
-        offer.prompts = read(connection, PROMPTS, &mut offer.dropped).await?;
+        read(connection, PROMPTS, false, prompts, dropped).await?;
     }
     if lists.contains(&Listed::Resources) && greeting.has("resources") {
-        offer.resources = read(connection, RESOURCES, &mut offer.dropped).await?;
-        offer.templates = read(connection, TEMPLATES, &mut offer.dropped).await?;
+        read(connection, RESOURCES, false, resources, dropped).await?;
+        read(connection, TEMPLATES, false, templates, dropped).await?;
     }
     Ok(())
 }
 
-/// Reads one list anew. What was left out of it before is forgotten; what was left out of others is not.
+/// Reads one list anew. What was left out of it before is forgotten; what was left out of others is not. Without a list
+/// that `is_needed` a server is of no use; any other that cannot be read stays as it was, and is told of.
 async fn read(
     connection: &Connection,
     kind: Kind,
+    is_needed: bool,
+    list: &mut Vec<Said>,
     dropped: &mut Vec<(String, String)>,
-) -> Result<Vec<Said>, RequestError> {
+) -> Result<(), Unlisted> {
     let mut left_out = Vec::new();
-    let said = catalog::list(connection, kind, &mut left_out).await?;
+    match catalog::list(connection, kind, &mut left_out).await {
+        Ok(said) => *list = said,
+        Err(error) if !is_needed && error.is_of_list() => {
+            left_out.push((kind.key.to_owned(), format!("the list could not be read: {error}")));
+        }
+        Err(error) => return Err(error),
+    }
     dropped.retain(|(list, _)| list != kind.key);
     dropped.append(&mut left_out);
-    Ok(said)
+    Ok(())
 }
 
 /// The look at what a server offers that nothing gave reason for: some change it and never say so.
@@ -69,7 +80,7 @@ pub(crate) struct Relist {
     every: Duration,
     next: Instant,
     /// Beside everything else: a server that is busy with a call may answer late.
-    running: Option<BoxFuture<'static, Result<Offer, RequestError>>>,
+    running: Option<BoxFuture<'static, Result<Offer, Unlisted>>>,
 }
 
 impl Relist {

@@ -1,6 +1,6 @@
 //! Keeps one server connected, and what it offers up to date.
 
-use crate::catalog::Offer;
+use crate::catalog::{Offer, Unlisted};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
 use crate::http;
@@ -60,6 +60,19 @@ impl From<RequestError> for Ended {
             _ => StatusKind::Failed,
         };
         Ended::Why(kind, error.to_string())
+    }
+}
+
+impl From<Unlisted> for Ended {
+    fn from(unlisted: Unlisted) -> Ended {
+        let told = unlisted.to_string();
+        match unlisted {
+            Unlisted::Request(_, error) => match error.into() {
+                Ended::Why(StatusKind::Failed, _) => Ended::Why(StatusKind::Failed, told),
+                ended => ended,
+            },
+            Unlisted::Unreadable(..) => Ended::Why(StatusKind::Failed, told),
+        }
     }
 }
 

@@ -6,4 +6,5 @@ mod http_bad;
 mod http_real;
 mod http_session;
 mod http_weak;
+mod lists;
 mod support;

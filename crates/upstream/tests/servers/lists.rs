@@ -1,0 +1,100 @@
+//! Lists that cannot be read, or not to their end: each is told of, and takes nothing else with it.
+
+use crate::support::{World, spec};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
+use portcullis_upstream::{Status, StatusKind};
+use serde_json::{Value, json};
+
+/// A server with one of everything, but for what a test says of one list.
+async fn status(method: &'static str, does: impl Fn(&Seen) -> Does + Send + Sync + 'static) -> Status {
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        asked if asked == method => does(seen),
+        "initialize" => seen.result(json!({ "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {}, "prompts": {}, "resources": {} } })),
+        "prompts/list" => seen.result(json!({ "prompts": [{ "name": "ask" }] })),
+        "resources/list" => seen.result(json!({ "resources": [{ "uri": "x://1", "name": "one" }] })),
+        "resources/templates/list" => seen.result(json!({ "resourceTemplates": [] })),
+        _ => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let world = World::new(spec(&server.url())).await;
+    world.upstream.settled().await
+}
+
+fn refused(seen: &Seen, code: i64) -> Does {
+    let error = json!({ "code": code, "message": "the shelf fell down" });
+    let message = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error });
+    Does::Answer(answer(200, &[("Content-Type", "application/json")], &message.to_string()))
+}
+
+#[tokio::test]
+async fn a_server_without_its_tools_has_failed_and_says_which_list() {
+    for (result, expected) in [
+        (json!({ "tools": { "echo": {} } }), "`tools/list`: `tools` is no list"),
+        (json!({}), "`tools/list`: the answer has no `tools`"),
+        (json!([]), "`tools/list`: the answer is no object"),
+    ] {
+        let status = status("tools/list", move |seen| seen.result(result.clone())).await;
+        assert_eq!((status.kind, status.reason.as_deref()), (StatusKind::Failed, Some(expected)));
+    }
+    let status = status("tools/list", |seen| refused(seen, -32603)).await;
+    let expected = "`tools/list`: the server answered with error -32603: the shelf fell down";
+    assert_eq!((status.kind, status.reason.as_deref()), (StatusKind::Failed, Some(expected)));
+}
+
+#[tokio::test]
+async fn any_other_list_that_fails_is_named_and_the_rest_is_there() {
+    for (method, list, stays) in [
+        ("prompts/list", "prompts", (1, 0, 1)),
+        ("resources/list", "resources", (1, 1, 0)),
+        ("resources/templates/list", "resourceTemplates", (1, 1, 1)),
+    ] {
+        for why in ["the shelf fell down", "is no list", "500 Internal Server Error"] {
+            let status = status(method, move |seen| match why {
+                "is no list" => seen.result(json!({ list: "many" })),
+                "the shelf fell down" => refused(seen, -32603),
+                _ => Does::Answer(answer(500, &[], "")),
+            });
+            let status = status.await;
+            assert_eq!(status.kind, StatusKind::Connected, "{method} {:?}", status.reason);
+            assert_eq!((status.tools, status.prompts, status.resources), stays, "{method}");
+            let [(what, told)] = status.dropped.as_slice() else { panic!("{method}: {:?}", status.dropped) };
+            assert!(what == list && told.contains(method) && told.contains(why), "{method}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_does_not_have_is_no_fault() {
+    let status_of = [
+        status("prompts/list", |seen| refused(seen, -32601)).await,
+        status("prompts/list", |seen| seen.result(json!({ "prompts": null }))).await,
+    ];
+    for status in status_of {
+        assert_eq!((status.kind, status.tools, status.prompts), (StatusKind::Connected, 1, 0));
+        assert!(status.dropped.is_empty(), "{:?}", status.dropped);
+    }
+}
+
+/// A page of one tool, and the next one after it.
+fn page(seen: &Seen) -> (u64, Value) {
+    let at = seen.body["params"]["cursor"].as_str().map_or(0, |cursor| cursor.parse::<u64>().unwrap());
+    let tool = json!({ "name": format!("tool{at}"), "inputSchema": { "type": "object" } });
+    (at, json!({ "tools": [tool], "nextCursor": (at + 1).to_string() }))
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_says_so_and_shows_what_there_was() {
+    let endless = status("tools/list", |seen| seen.result(page(seen).1)).await;
+    let broken = status("tools/list", |seen| match page(seen) {
+        (0 | 1, page) => seen.result(page),
+        _ => refused(seen, -32602),
+    });
+    for (status, tools, why) in
+        [(endless, 200, "more than 200 pages"), (broken.await, 2, "-32602: the shelf fell down")]
+    {
+        assert_eq!((status.kind, status.tools), (StatusKind::Connected, tools));
+        let [(what, told)] = status.dropped.as_slice() else { panic!("{:?}", status.dropped) };
+        assert!(what == "tools" && told.contains("the list is cut") && told.contains(why), "{told}");
+    }
+}
