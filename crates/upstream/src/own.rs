@@ -66,6 +66,8 @@ impl Own {
         };
         let stop = self.shared.stop.child_token();
         let server = Server::new(spec, self.changes.clone(), Some(client.to_owned()), stop);
+        // One and the same program or place: what was found out of it need not be found out again.
+        server.remember(self.shared.known());
         let needed = Use::of(&server);
         running.insert(client.to_owned(), server.clone());
         drop(running);

@@ -4,7 +4,8 @@
 //! far as it fits what a person has looked at: both are compared anew, as if the server had just said it.
 
 use crate::catalog::{Offer, Said};
-use crate::server::{Offered, Server};
+use crate::link::Carrier;
+use crate::server::{Known, Offered, Server};
 use crate::spec::Start;
 use crate::trust;
 use portcullis_store::offers::Offers;
@@ -28,6 +29,12 @@ struct Kept {
     prompts: Vec<Box<RawValue>>,
     resources: Vec<Box<RawValue>>,
     templates: Vec<Box<RawValue>>,
+    /// What was left out of them, and why.
+    #[serde(default)]
+    dropped: Vec<(String, String)>,
+    /// Whether it is reached over HTTP+SSE.
+    #[serde(default)]
+    sse: bool,
 }
 
 /// Shows what the server offered when it last ran. Returns whether anything good is remembered.
@@ -49,10 +56,14 @@ pub(crate) async fn recall(server: &Server) -> bool {
         prompts: said(kept.prompts, "name"),
         resources: said(kept.resources, "uri"),
         templates: said(kept.templates, "uriTemplate"),
-        dropped: Vec::new(),
+        dropped: kept.dropped,
     };
     let snapshot = Arc::new(trust::snapshot(&mut offer, kept.identity));
-    let revision = kept.revision.as_deref().and_then(Revision::parse).map(Revision::as_str);
+    let revision = kept.revision.as_deref().and_then(Revision::parse);
+    // Found out once: whoever needs it next does not wait for that again.
+    let carrier = if kept.sse { Carrier::Sse } else { Carrier::Usual };
+    server.remember(revision.map(|revision| Known { era: revision.era(), carrier }));
+    let revision = revision.map(Revision::as_str);
     server.recalls(Offered { offer, snapshot, name: kept.name, revision });
     true
 }
@@ -70,6 +81,8 @@ pub(crate) fn remember(server: &Server, offered: &Offered) {
         prompts: raws(&offered.offer.prompts),
         resources: raws(&offered.offer.resources),
         templates: raws(&offered.offer.templates),
+        dropped: offered.offer.dropped.clone(),
+        sse: server.known().is_some_and(|known| known.carrier == Carrier::Sse),
     };
     let (offers, name) = (offers.clone(), server.spec.name.clone());
     tokio::task::spawn_blocking(move || {

@@ -299,7 +299,10 @@ async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended
         Err(Unknown::Failed(error)) => {
             // What was known may be wrong by now.
             server.remember(None);
-            return Err(error.into());
+            // Then it is found out anew before anybody is told that it failed.
+            let is_other =
+                matches!(error, RequestError::Refused(_) | RequestError::Link(LinkError::Unsuitable { .. }));
+            return Err(if known.is_some() && is_other { Ended::Again } else { error.into() });
         }
     };
     let carrier = connection.carrier();

@@ -6,5 +6,6 @@ mod http_bad;
 mod http_real;
 mod http_session;
 mod http_weak;
+mod known;
 mod lists;
 mod support;
