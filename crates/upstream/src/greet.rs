@@ -88,8 +88,12 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
         }
         (Err(error), probed) => return Err(with_probe(error, probed).into()),
     };
-    let revision = said["protocolVersion"].as_str().and_then(Revision::parse);
-    let revision = revision.unwrap_or(Revision::V2024_11_05);
+    let Some(version) = said["protocolVersion"].as_str() else {
+        let why =
+            "the server answered `initialize` without a `protocolVersion`, which is no greeting".to_owned();
+        return Err(RequestError::Link(LinkError::Failed { why, sent: true }).into());
+    };
+    let revision = Revision::parse(version).unwrap_or(Revision::V2024_11_05);
     // Tasks came and went with this one revision.
     let runs_tasks = revision == Revision::V2025_11_25
         && said["capabilities"]["tasks"]["requests"]["tools"]["call"].is_object();

@@ -66,7 +66,7 @@ impl Upstream {
 
     /// Connects anew, now.
     pub fn again(&self) {
-        self.each(|server| server.again.notify_one());
+        self.each(Server::wish);
     }
 
     /// Ends the server. Its process gets a moment to end by itself.

@@ -62,6 +62,8 @@ pub(crate) struct Server {
     pub(crate) watch_changed: Notify,
     /// Told when the server is to be tried again now.
     pub(crate) again: Notify,
+    /// Whether that is what a person wants, and no sign that anything went wrong.
+    wished: AtomicBool,
     /// Cancelled when the server is no longer wanted.
     pub(crate) stop: CancellationToken,
 }
@@ -116,6 +118,7 @@ impl Server {
             watched: Mutex::default(),
             watch_changed: Notify::new(),
             again: Notify::new(),
+            wished: AtomicBool::new(false),
             stop,
         })
     }
@@ -176,6 +179,17 @@ impl Server {
         *lock(&self.retry_at) = Some(retry_at);
         // Last: those who wait look when it changes.
         self.status.send_replace(status);
+    }
+
+    /// Hears that it is to be connected anew, because somebody wants it so.
+    pub(crate) fn wish(&self) {
+        self.wished.store(true, Ordering::Release);
+        self.again.notify_one();
+    }
+
+    /// Returns whether that was so since it was last asked.
+    pub(crate) fn was_wished(&self) -> bool {
+        self.wished.swap(false, Ordering::AcqRel)
     }
 
     /// Hears that it is tried now, whatever was said of when.

@@ -87,6 +87,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             continue;
         }
         server.tries();
+        server.was_wished();
         let began = Instant::now();
         let stderr = StderrTail::default();
         let ended = tokio::select! {
@@ -94,7 +95,8 @@ pub(crate) async fn run(server: Arc<Server>) {
             () = server.stop.cancelled() => break,
         };
         server.live.clear();
-        if began.elapsed() >= GOOD_AFTER {
+        // Somebody who wants it anew, however often, is no sign of anything wrong.
+        if began.elapsed() >= GOOD_AFTER || server.was_wished() {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {

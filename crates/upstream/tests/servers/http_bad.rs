@@ -201,6 +201,36 @@ async fn a_redirect_that_is_not_followed_says_where_it_leads() {
 }
 
 #[tokio::test]
+async fn a_greeting_that_says_nothing_is_none() {
+    let server = Misbehaving::open(|seen| match seen.asks() {
+        "initialize" => seen.result(json!({})),
+        _ => seen.usual(),
+    });
+    let world = World::new(spec(&server.await.unwrap().url())).await;
+    let reason = world.status(StatusKind::Failed).await.reason.unwrap();
+    assert!(reason.contains("without a `protocolVersion`"), "{reason}");
+}
+
+/// Wanted anew again and again by a person, which is no fault of the server's.
+#[tokio::test]
+async fn a_server_may_be_wanted_anew_as_often_as_one_likes() {
+    let server = Misbehaving::open(|seen| seen.usual()).await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let mut stood = world.upstream.watch();
+    let greeted = || server.seen().iter().filter(|seen| seen.asks() == "initialize").count();
+    for times in 2..10 {
+        world.upstream.again();
+        within("it is connected anew", async {
+            while greeted() < times || stood.borrow().kind != StatusKind::Connected {
+                stood.changed().await.unwrap();
+                assert_ne!(stood.borrow_and_update().kind, StatusKind::Failed);
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_asks_who_we_are_needs_auth() {
     let challenge = ("WWW-Authenticate", "Bearer realm=\"x\"");
     let server = Misbehaving::open(move |_| Does::Answer(answer(401, &[challenge], ""))).await.unwrap();
