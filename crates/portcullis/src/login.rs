@@ -138,6 +138,10 @@ impl Keep for Place {
         Ok(Some(Kept { about, access_token, refresh_token, client_secret }))
     }
 
+    fn prepare(&self) -> Result<(), String> {
+        self.store.prepare().map_err(|error| error.to_string())
+    }
+
     fn save(&self, login: &Kept) -> Result<(), String> {
         let about = serde_json::to_string(&login.about).map_err(|error| error.to_string())?;
         let about = Secret::new(about);

@@ -50,6 +50,10 @@ pub struct Conduct {
     pub revoke_answers: u16,
     /// What a call needs, besides a token.
     pub call_scope: Option<&'static str>,
+    /// What is granted at most, of what is asked for.
+    pub grants: Option<&'static str>,
+    /// Whether both show a page for people at every address that means nothing to them.
+    pub shows_pages: bool,
     /// What else the refusal of the server says, instead of all.
     pub challenge: Option<String>,
 }
@@ -81,6 +85,8 @@ impl Default for Conduct {
             token_takes: Duration::ZERO,
             revoke_answers: 200,
             call_scope: None,
+            grants: None,
+            shows_pages: false,
             challenge: None,
         }
     }
@@ -228,6 +234,14 @@ fn reply(status: u16, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
+/// What is answered at an address that means nothing.
+fn nothing(conduct: &Conduct) -> Response {
+    if !conduct.shows_pages {
+        return reply(404, &json!({}));
+    }
+    ([(header::CONTENT_TYPE, "text/html")], "<html>Welcome!</html>").into_response()
+}
+
 /// The server that wants a login.
 async fn at_mcp(
     State(world): State<Arc<World>>,
@@ -248,7 +262,7 @@ async fn at_mcp(
         );
     }
     if uri.path() != "/mcp" || method != Method::POST {
-        return reply(404, &json!({}));
+        return nothing(&conduct);
     }
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let token =
@@ -322,7 +336,7 @@ async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap
             memory.refresh.remove(token);
             reply(conduct.revoke_answers, &json!({}))
         }
-        _ => reply(404, &json!({})),
+        _ => nothing(&conduct),
     }
 }
 
@@ -410,6 +424,9 @@ fn token(world: &World, conduct: &Conduct, parts: &HashMap<String, String>) -> R
         }
         _ => return refuse("unsupported_grant_type"),
     };
+    let is_granted =
+        |scope: &&str| conduct.grants.is_none_or(|most| most.split(' ').any(|one| one == *scope));
+    let scope = scope.split(' ').filter(is_granted).collect::<Vec<_>>().join(" ");
     let number = next(world);
     let (access, refresh) = (format!("access-token-{number}"), format!("refresh-token-{number}"));
     let mut memory = world.memory.lock().unwrap();

@@ -242,8 +242,14 @@ impl OAuth {
     ) -> Result<bool, OAuthError> {
         let wanted = scopes(challenge.scope.as_deref().unwrap_or_default());
         let asked = login.as_ref().map(|login| login.about.asked.as_slice()).unwrap_or_default();
-        let new: Vec<String> = wanted.into_iter().filter(|scope| !asked.contains(scope)).collect();
+        let new: Vec<String> = wanted.iter().filter(|scope| !asked.contains(scope)).cloned().collect();
         if new.is_empty() {
+            let withheld = login.map(|login| login.about.withheld(&wanted)).unwrap_or_default();
+            if !withheld.is_empty() {
+                let words = error::words(&withheld.join(" "));
+                let why = format!("the server wants `{words}`, which was asked for and is not granted");
+                return Err(self.needs_person(&why));
+            }
             return Err(self.needs_person("the server refuses although it got every scope that it asked for"));
         }
         self.login_again(progress, login, challenge, new).await?;
@@ -327,6 +333,7 @@ impl OAuth {
             Err(error) => return Err(error),
         };
         login.about.expires_at = granted.expires_at;
+        login.about.granted = granted.scopes.or(login.about.granted);
         let header = bearer(&granted.access_token);
         login.access_token = Some(granted.access_token);
         // A server that gives a new one has put the old one out of use.
@@ -359,6 +366,12 @@ impl OAuth {
     async fn load(&self) -> Result<Option<Login>, OAuthError> {
         // Mostly one look at a file that has not changed; not worth a thread.
         self.keep.load().map_err(OAuthError::Store)
+    }
+
+    /// Makes sure that what comes of a login can be kept.
+    async fn prepare(&self) -> Result<(), OAuthError> {
+        let keep = self.keep.clone();
+        blocking(move || keep.prepare()).await
     }
 
     async fn save(&self, login: Login) -> Result<(), OAuthError> {

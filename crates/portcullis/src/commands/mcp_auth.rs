@@ -32,17 +32,22 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
     let login = login(home, name, Asking::ToMake)?;
     let terminal = Terminal { browser, as_json };
     let about = block_on(async { login.oauth().log_in(&terminal).await })??;
+    let withheld = about.withheld(&about.asked);
     if as_json {
         print::json(&json!({
             "server": name,
             "issuer": about.issuer,
             "resource": about.resource,
             "scopes": about.asked,
+            "not_granted": withheld,
             "expires_at": about.expires_at,
         }));
     } else {
         let issuer = printable(&about.issuer);
         print::line(format!("Logged in to `{name}` by {issuer}. A running hub has it already."));
+        if !withheld.is_empty() {
+            print::line(format!("Asked for, and not granted: {}", printable(&withheld.join(" "))));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -68,6 +68,13 @@ impl SecretStore {
         })
     }
 
+    /// Makes sure that something can be held: unlocks the store, or makes one with its key where there is none yet.
+    ///
+    /// Waits like [`hold`](Self::hold).
+    pub fn prepare(&self) -> Result<(), SecretError> {
+        self.change(Make::IfMissing, |_| Ok(()))
+    }
+
     /// Returns all that is held for `owner`: parts, and their values.
     pub fn held(&self, owner: &str) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         let owned = name_of(owner, "x")?;

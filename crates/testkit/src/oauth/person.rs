@@ -6,12 +6,15 @@ use futures::future::BoxFuture;
 use portcullis_upstream::{Consent, Keep, Login};
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A person who logs in whenever they are asked to, and what they keep of it: nothing but memory.
 #[derive(Default)]
 pub struct Person {
     pages: Mutex<Vec<String>>,
     kept: Mutex<Option<Login>>,
+    /// Whether there is no place to keep anything in.
+    pub keeps_nothing: AtomicBool,
 }
 
 impl Person {
@@ -58,6 +61,14 @@ impl Consent for Person {
 impl Keep for Person {
     fn load(&self) -> Result<Option<Login>, String> {
         Ok(self.kept())
+    }
+
+    fn prepare(&self) -> Result<(), String> {
+        if self.keeps_nothing.load(Ordering::Relaxed) {
+            Err("nothing can be kept".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn save(&self, login: &Login) -> Result<(), String> {

@@ -211,3 +211,63 @@ async fn without_a_person_it_is_said_what_they_have_to_do() {
     assert!(away.log_out().await.unwrap().was && !away.log_out().await.unwrap().was);
     assert!(ask(&world, &away, "tools/list").await.is_err());
 }
+
+#[tokio::test]
+async fn what_the_server_wanted_besides_stays_asked_for() {
+    let (world, person) = start(Conduct { call_scope: Some("write"), ..Conduct::default() }).await;
+    let there = oauth(&world, &person, Someone::There);
+    assert_eq!(ask(&world, &there, "tools/list").await.unwrap(), 200);
+    assert_eq!(ask(&world, &there, "tools/call").await.unwrap(), 200);
+    // Somebody logs in again, with no word of it.
+    for _ in 0..2 {
+        let about = oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap();
+        assert_eq!(about.asked, ["write", "basic"]);
+    }
+    // What is configured now counts, and not what was configured before.
+    let other = OAuthSpec { scope: Some("other".to_owned()), ..spec(&world.url()) };
+    let about = oauth_with(&world, other, &person, Someone::Away).log_in(&*person).await.unwrap();
+    assert_eq!(about.asked, ["write", "other"]);
+}
+
+#[tokio::test]
+async fn what_was_not_granted_is_said_to_be_so() {
+    let conduct = Conduct { call_scope: Some("write"), grants: Some("basic"), ..Conduct::default() };
+    let (world, person) = start(conduct).await;
+    let oauth = oauth(&world, &person, Someone::There);
+    assert_eq!(ask(&world, &oauth, "tools/list").await.unwrap(), 200);
+    assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 403);
+    let about = person.kept().unwrap().about;
+    assert_eq!(
+        (about.withheld(&about.asked), about.granted),
+        (vec!["write".to_owned()], Some(vec!["basic".to_owned()]))
+    );
+    let error = ask(&world, &oauth, "tools/call").await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the server wants `write`, which was asked for and is not granted; run `portcullis mcp auth notes`"
+    );
+}
+
+#[tokio::test]
+async fn a_page_for_people_is_not_the_document() {
+    for names_document in [true, false] {
+        let conduct = Conduct {
+            names_document,
+            shows_pages: true,
+            document_at: "/.well-known/openid-configuration",
+            ..Conduct::default()
+        };
+        let (world, person) = start(conduct).await;
+        let oauth = oauth(&world, &person, Someone::There);
+        assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 200);
+    }
+}
+
+#[tokio::test]
+async fn nobody_logs_in_where_nothing_can_be_kept() {
+    let (world, person) = start(Conduct::default()).await;
+    person.keeps_nothing.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap_err();
+    assert_eq!(error.to_string(), "the secret store: nothing can be kept");
+    assert!(person.pages().is_empty() && world.asked("as", "").is_empty());
+}

@@ -9,7 +9,7 @@ use super::error::OAuthError;
 use portcullis_core::json::printable;
 use portcullis_egress::{Egress, Fill, Url, header};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// A document about a server. The longest in use are below 20 KB.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
@@ -225,6 +225,10 @@ async fn document<T: DeserializeOwned>(
     let request = request.bytes_max(DOCUMENT_BYTES_MAX).body_if(|status, _| status == 200);
     let fetched = request.send().await.map_err(OAuthError::reach(what))?;
     let Some(body) = fetched.body else { return Ok(None) };
+    // A page for people, as many sites show at any address, is not the document; that may be at the next place.
+    if serde_json::from_slice::<IgnoredAny>(&body).is_err() {
+        return Ok(None);
+    }
     let read = serde_json::from_slice(&body);
     // The parser's words quote no more than the kind of what it found.
     read.map(Some).map_err(|error| OAuthError::malformed(what, super::error::words(&error.to_string())))

@@ -10,6 +10,9 @@ pub trait Keep: Send + Sync {
     /// Returns what is kept now, also if another process has just changed it.
     fn load(&self) -> Result<Option<Login>, String>;
 
+    /// Makes sure that something can be kept, before anybody does what can be done only once.
+    fn prepare(&self) -> Result<(), String>;
+
     /// Replaces what is kept. When this returns it is on disk, and masked.
     fn save(&self, login: &Login) -> Result<(), String>;
 
@@ -47,6 +50,20 @@ pub struct About {
     pub asked: Vec<String>,
     /// What the server wanted besides, since then.
     pub wanted: Vec<String>,
+    /// What of `asked` the server wanted besides, at some time before. It goes on being asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stepped: Vec<String>,
+    /// What was granted; `None` where nobody said that it is anything else than what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Vec<String>>,
+}
+
+impl About {
+    /// Returns which of these were not granted, as far as is known.
+    pub fn withheld(&self, scopes: &[String]) -> Vec<String> {
+        let granted = self.granted.as_deref().unwrap_or(scopes);
+        scopes.iter().filter(|scope| !granted.contains(scope)).cloned().collect()
+    }
 }
 
 /// How we became a client.

@@ -46,10 +46,14 @@ pub(super) async fn log_in(
     consent: &dyn Consent,
 ) -> Result<Login, OAuthError> {
     let (spec, egress) = (&oauth.spec, &oauth.egress);
+    // A code is good once, and a registration is made for good: neither is used up in vain.
+    oauth.prepare().await?;
     let found = discovery::discover(egress, &spec.url, challenge.resource_metadata.as_deref()).await?;
     // What another issuer made is of no use here, and not to be shown.
     let known = known.filter(|login| login.about.issuer == found.server.issuer);
     let asked = wanted(spec.scope.as_deref(), challenge, &found, known.as_ref(), &new);
+    let stepped = known.as_ref().map(|login| login.about.stepped.as_slice()).unwrap_or_default();
+    let stepped = union(stepped, &new);
     let callback = listen(spec.callback_port, known.as_ref()).await?;
     let redirect_uri = callback.redirect_uri();
     let client = client::client(egress, spec, &found.server, &redirect_uri, known.as_ref()).await?;
@@ -89,6 +93,8 @@ pub(super) async fn log_in(
             expires_at: granted.expires_at,
             asked,
             wanted: Vec::new(),
+            stepped,
+            granted: granted.scopes,
         },
         access_token: Some(granted.access_token),
         refresh_token: granted.refresh_token,
@@ -112,7 +118,8 @@ async fn listen(port: Option<u16>, known: Option<&Login>) -> Result<Callback, OA
 }
 
 /// Returns what to ask for: what a person configured, or the server's refusal names, or its document lists; and what was
-/// asked for before, because a new token replaces the old.
+/// asked for before, because a new token replaces the old. A person who logs in anew begins with what is configured now,
+/// and keeps what the server had wanted besides.
 fn wanted(
     configured: Option<&str>,
     challenge: &Challenge,
@@ -124,8 +131,8 @@ fn wanted(
         (Some(list), _) | (None, Some(list)) => scopes(list),
         (None, None) => scopes(&found.scopes.join(" ")),
     };
-    let before =
-        known.filter(|_| !new.is_empty()).map(|login| login.about.asked.as_slice()).unwrap_or_default();
+    let before = known.map(|login| if new.is_empty() { &login.about.stepped } else { &login.about.asked });
+    let before = before.map(Vec::as_slice).unwrap_or_default();
     let mut all = union(&union(before, &suggested), new);
     if found.server.scopes.iter().any(|scope| scope == OFFLINE) {
         all = union(&all, &[OFFLINE.to_owned()]);

@@ -25,6 +25,8 @@ pub(super) struct Granted {
     pub(super) refresh_token: Option<Secret<String>>,
     /// Seconds since the epoch.
     pub(super) expires_at: Option<u64>,
+    /// What they are good for, where the answer says so.
+    pub(super) scopes: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +35,7 @@ struct Answer {
     token_type: String,
     expires_in: Option<serde_json::Value>,
     refresh_token: Option<String>,
+    scope: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -152,7 +155,9 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
     });
     let now = clock.since_epoch();
     let expires_at = lifetime.map(|seconds| (now + Duration::from_secs(seconds).min(LIFETIME_MAX)).as_secs());
+    let scopes = answer.scope.as_ref().and_then(serde_json::Value::as_str).map(super::scopes);
     Ok(Granted {
+        scopes: scopes.filter(|scopes| !scopes.is_empty()),
         access_token: Secret::new(answer.access_token),
         refresh_token: answer.refresh_token.map(Secret::new),
         expires_at,
