@@ -1,5 +1,6 @@
 //! Other MCP servers: from what is configured to what runs.
 
+mod absent;
 mod programs;
 mod watch;
 
@@ -8,8 +9,9 @@ pub(crate) use watch::watch;
 use crate::config::{Config, McpServer, Verdict};
 use crate::login::Login;
 use crate::secrets::LiveSecrets;
+use absent::Absent;
 use anyhow::Context;
-use portcullis_core::{Clock, Registry, ToolDef, Unruled};
+use portcullis_core::{Clock, Provider, Registry, ToolDef, Unruled};
 use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
@@ -94,6 +96,8 @@ struct Running {
     /// What people wanted when it was last looked at.
     wishes: Vec<Toggle>,
     servers: BTreeMap<String, Started>,
+    /// Servers that are configured and do not run, as far as clients wait for word of them.
+    absent: BTreeMap<String, Absent>,
 }
 
 struct Started {
@@ -174,18 +178,27 @@ impl Servers {
             .filter(|server| self.makers.is_wanted(server))
             .map(|server| (server.name.as_str(), server))
             .collect();
-        running.servers.retain(|name, server| {
+        let Running { servers, absent, .. } = running;
+        servers.retain(|name, server| {
             let stays =
                 wanted.get(name.as_str()).is_some_and(|wanted| format!("{wanted:?}") == server.config);
             if !stays {
                 self.registry.remove(name);
+                self.leaves(name, &server.upstream, absent);
                 server.upstream.stop();
             }
             stays
         });
+        absent.retain(|name, _| {
+            let is_configured = config.mcp.iter().any(|server| server.name == *name);
+            if !is_configured {
+                self.registry.remove(name);
+            }
+            is_configured
+        });
         for (name, server) in wanted {
             let reloads = self.makers.toggles.of(name).reloads;
-            if let Some(started) = running.servers.get_mut(name) {
+            if let Some(started) = servers.get_mut(name) {
                 if started.reloads != reloads {
                     started.reloads = reloads;
                     started.upstream.again();
@@ -196,18 +209,38 @@ impl Servers {
                 self.makers.guard();
             }
             let (spec, login) = self.makers.spec(server, &config);
+            let before = absent.remove(name);
+            if before.is_some() {
+                self.registry.remove(name);
+            }
             let upstream = Upstream::start(spec, self.registry.changes());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
                 tracing::error!(target: "upstream", %error, "A server cannot be added.");
                 continue;
             }
+            for (uri, client) in before.iter().flat_map(Absent::watched) {
+                Provider::watch(&upstream, &uri, &client, true);
+            }
             tokio::spawn(watch::forward(upstream.watch(), self.changed.clone()));
             let trusted = self.makers.pins.of(name);
             let started = Started { config: format!("{server:?}"), reloads, trusted, upstream, login };
-            running.servers.insert(name.to_owned(), started);
+            servers.insert(name.to_owned(), started);
         }
         self.changed.notify_one();
+    }
+
+    /// Leaves somebody behind who remembers which clients wait for word of a server that ends.
+    fn leaves(&self, name: &str, upstream: &Upstream, absent: &mut BTreeMap<String, Absent>) {
+        let watched = upstream.watched();
+        if watched.is_empty() {
+            return;
+        }
+        let left = Absent::new(name, upstream.unruled(), watched);
+        // It offers nothing, so no name can be taken.
+        if self.registry.add(left.clone()).is_ok() {
+            absent.insert(name.to_owned(), left);
+        }
     }
 
     /// Waits until it is known of every server whether it can be connected, but not for ever.

@@ -61,7 +61,10 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
         "tools/list" => page(offer, "tools", params),
         "prompts/list" => page(offer, "prompts", params),
         "resources/list" => page(offer, "resources", params),
-        "resources/subscribe" | "resources/unsubscribe" => json!({}),
+        method @ ("resources/subscribe" | "resources/unsubscribe") => {
+            note(calls, &format!("{method} {}", params["uri"].as_str()?));
+            json!({})
+        }
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
         "tools/call" => {
             let name = params["name"].as_str()?;

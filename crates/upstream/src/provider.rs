@@ -5,6 +5,7 @@ use crate::server::Server;
 use crate::spec::ServerSpec;
 use crate::status::{Status, StatusKind};
 use crate::supervise;
+use crate::trust::Trust;
 use crate::uses::Use;
 use portcullis_core::{
     BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError, Unruled,
@@ -12,6 +13,7 @@ use portcullis_core::{
 use portcullis_store::pins::Snapshot;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +48,24 @@ impl Upstream {
     /// Returns the server as it is, to be trusted so; `None` before anything was known of it.
     pub fn seen(&self) -> Option<Arc<Snapshot>> {
         self.shared.seen()
+    }
+
+    /// Returns who wants to be told of changes of what: addresses, and clients. A server that takes its place is to know.
+    pub fn watched(&self) -> BTreeSet<(String, String)> {
+        let mut all = BTreeSet::new();
+        self.each(|server| all.extend(server.watches()));
+        all
+    }
+
+    /// Returns whether agents may be told what it says of itself, as far as that is known before it runs.
+    pub fn tells_agents(&self) -> bool {
+        match &self.shared.spec.trust {
+            Trust::Always => true,
+            Trust::Pinned(pins) => pins
+                .of(self.name())
+                .and_then(|trusted| trusted.as_it_was.instructions.clone())
+                .is_some_and(|text| !text.trim().is_empty()),
+        }
     }
 
     /// Works out again what appears of it, after a person has trusted something or taken trust back.
@@ -115,7 +135,10 @@ impl Provider for Upstream {
     }
 
     fn owns_resource(&self, uri: &str, client: &str) -> bool {
-        self.shared.shown.load().owns(uri) || self.now(client).shown.load().owns(uri)
+        let now = self.now(client);
+        let owns = self.shared.shown.load().owns(uri) || now.shown.load().owns(uri);
+        // It took the place of one that a client was told by, and has not said yet what it has.
+        owns || (!now.is_known() && now.watches().contains(&(uri.to_owned(), client.to_owned())))
     }
 
     fn unruled(&self) -> Unruled {

@@ -141,6 +141,11 @@ impl Server {
         lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
     }
 
+    /// Returns who wants to be told of what: addresses, and clients.
+    pub(crate) fn watches(&self) -> BTreeSet<(String, String)> {
+        lock(&self.watched).clone()
+    }
+
     /// Hears that a client begins, or wants no longer, to be told of a resource.
     pub(crate) fn watch(&self, uri: &str, client: &str, wanted: bool) {
         let one = (uri.to_owned(), client.to_owned());

@@ -45,3 +45,4 @@ mod terminal;
 mod transcripts;
 mod upstream;
 mod vault;
+mod watching;

@@ -1,0 +1,53 @@
+//! Clients that want to be told of changes at a server, while that server comes and goes.
+
+use crate::shop::{Shop, done, tool};
+use crate::support::{home, http, names};
+use crate::upstream::sees;
+use portcullis_testkit::wait::until;
+use serde_json::json;
+
+const UPDATED: &str = "notifications/resources/updated";
+
+#[tokio::test]
+async fn a_server_that_takes_the_place_of_another_tells_whom_that_one_told() {
+    let offer = json!({
+        "tools": [tool("touch", "Changes what it is told")],
+        "resources": [{ "uri": "shop://0", "name": "0" }, { "uri": "shop://a", "name": "a" }],
+    });
+    for (isolated, switched) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (home, shop) = (home(), Shop::new(&offer));
+        let settings = format!("trust = \"always\"\nper_client = {isolated}");
+        shop.configure(&home, &settings);
+        let hub = home.serve().await;
+        let mut client = http(&hub, "2025-11-25").await;
+        sees(&mut client, "shop_touch").await;
+        let told = |uri: &str| {
+            let line = format!("resources/subscribe {uri}");
+            shop.calls().iter().filter(|call| **call == line).count()
+        };
+        for uri in ["shop://0", "shop://a"] {
+            client.result("resources/subscribe", json!({ "uri": uri })).await;
+            until("the server knows", async || (told(uri) == 1).then_some(())).await;
+        }
+        if switched {
+            done(&home, &["mcp", "disable", "shop"]).await;
+            until("it is gone", async || {
+                let listed = client.result("tools/list", json!({})).await;
+                (!names(&listed["tools"]).contains(&"shop_touch")).then_some(())
+            })
+            .await;
+            // Nobody is there to hear it, and it counts all the same.
+            client.result("resources/unsubscribe", json!({ "uri": "shop://0" })).await;
+            done(&home, &["mcp", "enable", "shop"]).await;
+        } else {
+            client.result("resources/unsubscribe", json!({ "uri": "shop://0" })).await;
+            shop.configure(&home, &format!("{settings}\ntimeout_ms = 12345"));
+        }
+        until("the next one knows", async || (told("shop://a") == 2).then_some(())).await;
+        // Told in their order, so it would have come first.
+        assert_eq!(told("shop://0"), 1, "isolated: {isolated}, switched: {switched}");
+        sees(&mut client, "shop_touch").await;
+        client.call("shop_touch", json!({ "updated": "shop://a" })).await;
+        assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a");
+    }
+}
