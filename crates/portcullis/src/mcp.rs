@@ -245,8 +245,18 @@ impl Servers {
 
     /// Waits until it is known of every server whether it can be connected, but not for ever.
     pub(crate) async fn settled(&self, within: Duration) {
+        self.settled_of(within, |_| true).await;
+    }
+
+    /// The same, of those servers whose own words agents are to hear: they are told when a client introduces itself, and
+    /// not again.
+    pub(crate) async fn introduced(&self, within: Duration) {
+        self.settled_of(within, Upstream::tells_agents).await;
+    }
+
+    async fn settled_of(&self, within: Duration, waited_for: impl Fn(&Upstream) -> bool) {
         let upstreams: Vec<Upstream> =
-            self.lock().servers.values().map(|started| started.upstream.clone()).collect();
+            self.lock().servers.values().map(|started| started.upstream.clone()).filter(waited_for).collect();
         let all = futures::future::join_all(upstreams.iter().map(Upstream::settled));
         // Whoever is late is not waited for.
         let _ = tokio::time::timeout(within, all).await;

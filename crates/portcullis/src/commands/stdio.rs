@@ -17,6 +17,10 @@ use tokio::net::UnixStream;
 pub(super) const CONNECT_TRIES: u32 = 50;
 pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a client that starts the hub waits for what trusted servers say of themselves. Most say it sooner; one that is
+/// slow or broken holds nobody up for longer.
+const INTRODUCED_WITHIN: Duration = Duration::from_secs(1);
+
 pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
     let Opened { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
@@ -69,6 +73,11 @@ async fn be_the_hub(
     tokio::spawn(reload::watch(home, version, composed.clone(), config, None, log_level));
 
     let hub = composed.hub.clone();
+    tokio::select! {
+        // Started a moment ago, and asked for their words only once.
+        () = composed.servers.introduced(INTRODUCED_WITHIN) => {}
+        () = ending.told() => {}
+    }
     let serving = line::serve(hub.clone(), "stdio", tokio::io::stdin(), tokio::io::stdout());
     tokio::pin!(serving);
     tokio::select! {

@@ -3,7 +3,7 @@
 //! The figure: of everything that changed after it was looked at, nothing is ever called.
 
 use crate::shop::{Shop, done, tool};
-use crate::support::{corpus, home, http, names, text};
+use crate::support::{corpus, home, http, names, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::Home;
 use portcullis_testkit::wait::until;
@@ -136,6 +136,19 @@ async fn instructions_reach_an_agent_when_trusted_and_not_when_changed() {
     let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
     let greeting = client.initialize(json!({})).await;
     assert!(!greeting["instructions"].as_str().unwrap().contains("shop"), "{greeting}");
+}
+
+/// The hub and its servers are a moment old then, and a client asks for the greeting at once.
+#[tokio::test]
+async fn instructions_reach_an_agent_that_starts_the_hub() {
+    for trust in ["", "trust = \"always\""] {
+        let shop = Shop::new(&json!({ "instructions": "Pay first.", "tools": [tool("pay", "Pay")] }));
+        let home = trusting(&shop).await;
+        shop.configure(&home, trust);
+        let greeting = stdio(&home, "2025-11-25").initialize(json!({})).await;
+        let told = greeting["instructions"].as_str().unwrap();
+        assert!(told.ends_with("The server `shop` says of itself:\nPay first."), "{told}");
+    }
 }
 
 /// What is left of the corpus besides pairs of definitions, each acted out by the real server.
