@@ -303,6 +303,20 @@ impl Gate {
         self.registry.watch(uri, &caller.client.name)
     }
 
+    /// Says why a caller that watches a resource will not be told of its changes. Where that is not known in time, it will.
+    pub async fn watching(&self, caller: &Caller, uri: &str) -> Result<(), ToolError> {
+        let client = &caller.client.name;
+        let owner = self.registry.providers().into_iter().find(|known| known.owns_resource(uri, client));
+        let Some(owner) = owner else { return Ok(()) };
+        // A provider that hangs or panics must not take the client with it.
+        let watching = AssertUnwindSafe(owner.watching(Permit(()), uri, client)).catch_unwind();
+        match tokio::time::timeout(LIST_WITHIN, watching).await {
+            Ok(Ok(known)) => known,
+            Ok(Err(_)) => Err(ToolError::internal("a provider panicked")),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Lets every provider know that a client has closed its last session.
     pub fn left(&self, client: &str) {
         for provider in self.registry.providers() {

@@ -115,6 +115,17 @@ pub trait Provider: Send + Sync {
         let _ = (uri, client, wanted);
     }
 
+    /// Says, after [`watch`](Self::watch), why a client that wants to be told of this resource will not be.
+    fn watching<'a>(
+        &'a self,
+        permit: Permit,
+        uri: &'a str,
+        client: &'a str,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        let _ = (permit, uri, client);
+        Box::pin(async { Ok(()) })
+    }
+
     /// Hears that a client has closed its last session. It may come back, and may go on without one.
     fn left(&self, client: &str) {
         let _ = client;

@@ -51,6 +51,11 @@ pub(crate) enum Job {
         cursor: Option<String>,
     },
     Call(Box<CallJob>),
+    /// Hear whether the owner of a resource tells of its changes.
+    Subscribe {
+        exchange: Exchange,
+        uri: String,
+    },
     /// Ask after a task that another server runs.
     Task {
         exchange: Exchange,
@@ -84,6 +89,7 @@ impl Job {
                 Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
             }
             Job::Call(job) => job.run().await,
+            Job::Subscribe { exchange, uri } => Some(unchecked(exchange.subscribed(&uri).await)),
             Job::Task { exchange, server, ask } => Some(unchecked(exchange.ask_after(&server, ask).await)),
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
@@ -223,7 +229,10 @@ impl Exchange {
             Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
             Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
             Method::ListTemplates => return Job::Ready(self.list_templates(params).map(Body::Clean)),
-            Method::Subscribe => self.subscribe(params),
+            Method::Subscribe => match self.subscribe(params) {
+                Ok(uri) => return Job::Subscribe { exchange: self, uri },
+                Err(error) => Err(error),
+            },
             Method::Unsubscribe => self.unsubscribe(params),
             Method::SetLogLevel => self.set_log_level(params),
             Method::GetTask | Method::UpdateTask | Method::CancelTask => {
@@ -345,13 +354,23 @@ impl Exchange {
         }
     }
 
-    fn subscribe(&self, params: &Params<'_>) -> Answer {
+    /// Begins to watch a resource, and returns which.
+    fn subscribe(&self, params: &Params<'_>) -> Result<String, RpcError> {
         let uri = bounded_uri(params)?;
         let session = self.session()?;
         if !self.hub.gate.sees_resource(&self.caller(), &uri) {
             return Err(era::resource_not_found(self.revision, &uri));
         }
-        session.subscribe(uri, |uri| self.hub.gate.watch(&self.caller(), uri))?;
+        session.subscribe(uri.clone(), |uri| self.hub.gate.watch(&self.caller(), uri))?;
+        Ok(uri)
+    }
+
+    /// Answers once it is known whether the client will be told; one that will not is not left to wait for it.
+    async fn subscribed(&self, uri: &str) -> Answer {
+        if let Err(error) = self.hub.gate.watching(&self.caller(), uri).await {
+            self.session()?.unsubscribe(uri);
+            return Err(self.list_refused(&error));
+        }
         Ok(b"{}".to_vec())
     }
 

@@ -62,7 +62,12 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
         "prompts/list" => page(offer, "prompts", params),
         "resources/list" => page(offer, "resources", params),
         method @ ("resources/subscribe" | "resources/unsubscribe") => {
-            note(calls, &format!("{method} {}", params["uri"].as_str()?));
+            let uri = params["uri"].as_str()?;
+            note(calls, &format!("{method} {uri}"));
+            // Some are never told of.
+            if uri.ends_with("/silent") {
+                return None;
+            }
             json!({})
         }
         "resources/templates/list" => json!({ "resourceTemplates": [] }),

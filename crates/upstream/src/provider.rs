@@ -155,6 +155,15 @@ impl Provider for Upstream {
         }
     }
 
+    fn watching<'a>(
+        &'a self,
+        _: Permit,
+        uri: &'a str,
+        client: &'a str,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move { self.now(client).is_told(uri).await })
+    }
+
     fn left(&self, client: &str) {
         if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
             server.uses.leaves();

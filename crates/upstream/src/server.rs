@@ -12,13 +12,14 @@ use crate::trust::{Quarantined, Trust};
 use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::{
-    Call, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Target, ToolDef, ToolError,
+    Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Target, ToolDef,
+    ToolError,
 };
 use portcullis_store::pins::{Kind, Snapshot, Standing};
 use portcullis_wire::Era;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub(crate) struct Server {
     /// Which clients want to be told of which resources.
     watched: Mutex<BTreeSet<(String, String)>>,
     pub(crate) watch_changed: Notify,
+    /// What a server of the older era said to whoever wants to be told of a resource.
+    pub(crate) subscribed: watch::Sender<Subscribed>,
     /// Told when the server is to be tried again now.
     pub(crate) again: Notify,
     /// Whether that is what a person wants, and no sign that anything went wrong.
@@ -75,6 +78,9 @@ pub(crate) struct Offered {
     pub(crate) name: Option<String>,
     pub(crate) revision: Option<&'static str>,
 }
+
+/// By address: whether the server tells of its changes, or how it refused.
+pub(crate) type Subscribed = BTreeMap<String, Result<(), ForeignError>>;
 
 /// What a server speaks, and how it is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +123,7 @@ impl Server {
             credentials,
             watched: Mutex::default(),
             watch_changed: Notify::new(),
+            subscribed: watch::Sender::default(),
             again: Notify::new(),
             wished: AtomicBool::new(false),
             stop,
@@ -151,10 +158,32 @@ impl Server {
         let one = (uri.to_owned(), client.to_owned());
         let mut watched = lock(&self.watched);
         let changed = if wanted { watched.insert(one) } else { watched.remove(&one) };
+        let is_new = changed && watched.iter().filter(|(other, _)| other == uri).count() <= 1;
         drop(watched);
+        if is_new {
+            // Whatever was said before, it is asked again.
+            self.subscribed.send_modify(|said| drop(said.remove(uri)));
+        }
         if changed {
             self.watch_changed.notify_one();
             self.uses.changed.notify_waiters();
+        }
+    }
+
+    /// Says why changes of a resource that is watched will not be told. One that cannot be asked now is asked when it can.
+    pub(crate) async fn is_told(&self, uri: &str) -> Result<(), ToolError> {
+        let Some(connection) = self.live.get().filter(|connection| !connection.is_modern()) else {
+            return Ok(());
+        };
+        let mut subscribed = self.subscribed.subscribe();
+        let said = tokio::select! {
+            said = subscribed.wait_for(|said| said.contains_key(uri)) => said.ok().and_then(|said| said.get(uri).cloned()),
+            () = connection.inbox.retired.cancelled() => None,
+            () = self.stop.cancelled() => None,
+        };
+        match said {
+            Some(Err(error)) => Err(ToolError::foreign(&self.spec.name, error)),
+            Some(Ok(())) | None => Ok(()),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::inbox::{Heard, Inbox};
 use crate::link::Carrier;
 use crate::lists::{Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
-use crate::server::{Known, Offered, Server};
+use crate::server::{Known, Offered, Server, Subscribed};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
@@ -186,6 +186,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
     let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
     let mut told = BTreeSet::new();
+    server.subscribed.send_replace(Subscribed::new());
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
@@ -201,7 +202,8 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
                 if is_modern {
                     listening = listen(&connection, &greeting, &wanted);
                 } else {
-                    subscribe(&connection, &mut told, wanted).await;
+                    let said = subscribe(&connection, &mut told, wanted).await;
+                    server.subscribed.send_replace(said);
                 }
             }
             () = sleep_until(idle) => {
@@ -374,21 +376,34 @@ fn listen<'a>(
     .boxed()
 }
 
-/// Tells a server of the older era what is watched now and was not before, and the other way round.
-async fn subscribe(connection: &Connection, told: &mut BTreeSet<String>, wanted: BTreeSet<String>) {
-    let tell = async |method: &str, uri: &String| {
-        let params = format!(r#""uri":{}"#, Value::from(uri.as_str()));
-        if let Err(error) = connection.own(method, params, SUBSCRIBE_WITHIN).await {
-            tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource");
-        }
+/// Tells a server of the older era what is watched now and was not before, and the other way round. Returns what it said.
+async fn subscribe(
+    connection: &Connection,
+    told: &mut BTreeSet<String>,
+    wanted: BTreeSet<String>,
+) -> Subscribed {
+    let tell = async |method: &str, uri: &str| {
+        let params = format!(r#""uri":{}"#, Value::from(uri));
+        let said = connection.own(method, params, SUBSCRIBE_WITHIN).await.map(drop);
+        said.inspect_err(
+            |error| tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource"),
+        )
     };
-    for uri in wanted.difference(told) {
-        tell("resources/subscribe", uri).await;
-    }
     for uri in told.difference(&wanted) {
-        tell("resources/unsubscribe", uri).await;
+        let _ = tell("resources/unsubscribe", uri).await;
     }
-    *told = wanted;
+    let mut said = Subscribed::new();
+    for uri in wanted {
+        let known = if told.contains(&uri) { Ok(()) } else { tell("resources/subscribe", &uri).await };
+        let known = match known {
+            Err(RequestError::Refused(error)) => Err(error),
+            // One that did not answer may have heard it all the same.
+            Ok(()) | Err(_) => Ok(()),
+        };
+        said.insert(uri, known);
+    }
+    *told = said.iter().filter(|(_, known)| known.is_ok()).map(|(uri, _)| uri.clone()).collect();
+    said
 }
 
 /// Spreads attempts, so that many servers do not come back at the same moment.

@@ -51,3 +51,26 @@ async fn a_server_that_takes_the_place_of_another_tells_whom_that_one_told() {
         assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_refuses_to_tell_is_heard_by_whoever_asked() {
+    let offer = json!({
+        "tools": [tool("touch", "Changes what it is told")],
+        "resources": [{ "uri": "shop://a", "name": "a" }, { "uri": "shop://b/silent", "name": "b" }],
+    });
+    let (home, shop) = (home(), Shop::new(&offer));
+    shop.configure(&home, "trust = \"always\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_touch").await;
+    for _ in 0..2 {
+        let refused = client.request("resources/subscribe", json!({ "uri": "shop://b/silent" })).await;
+        assert_eq!(refused["error"]["message"], "unknown method", "{refused}");
+        assert_eq!(client.result("resources/subscribe", json!({ "uri": "shop://a" })).await, json!({}));
+    }
+    // Whoever was refused is not told, and the others are.
+    for uri in ["shop://b/silent", "shop://a"] {
+        client.call("shop_touch", json!({ "updated": uri })).await;
+    }
+    assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a");
+}
