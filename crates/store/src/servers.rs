@@ -33,6 +33,9 @@ pub struct Toggle {
     /// `None` leaves it to the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
+    /// Whether it came from elsewhere, and is not to run before a person has looked at it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
     /// Whenever this is another number, the hub connects anew.
     pub reloads: u64,
 }
@@ -65,12 +68,22 @@ impl Toggles {
     pub fn of(&self, server: &str) -> Toggle {
         match &self.live.current().known {
             Ok(known) => known.get(server).copied().unwrap_or_default(),
-            Err(_) => Toggle { enabled: Some(false), reloads: 0 },
+            Err(_) => Toggle { enabled: Some(false), ..Toggle::default() },
         }
     }
 
     pub fn set(&self, server: &str, enabled: Option<bool>) -> Result<(), ServersError> {
         self.change(server, |toggle| toggle.enabled = enabled)
+    }
+
+    /// Keeps a server off until [`Toggles::seen`].
+    pub fn hold(&self, server: &str) -> Result<(), ServersError> {
+        self.change(server, |toggle| (toggle.enabled, toggle.unseen) = (Some(false), true))
+    }
+
+    /// Leaves it to the configuration whether a server runs, now that a person has looked at it.
+    pub fn seen(&self, server: &str) -> Result<(), ServersError> {
+        self.change(server, |toggle| (toggle.enabled, toggle.unseen) = (None, false))
     }
 
     pub fn reload(&self, server: &str) -> Result<(), ServersError> {
@@ -153,9 +166,21 @@ mod tests {
         command.set("git", Some(false)).unwrap();
         assert_eq!(hub.of("git").enabled, Some(false));
         command.reload("git").unwrap();
-        assert_eq!(hub.of("git"), Toggle { enabled: Some(false), reloads: 1 });
+        assert_eq!(hub.of("git"), Toggle { enabled: Some(false), reloads: 1, ..Toggle::default() });
         command.forget("git").unwrap();
         assert_eq!(hub.of("git"), Toggle::default());
+    }
+
+    #[test]
+    fn what_is_held_stays_so_until_it_was_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let toggles = Toggles::open(folder.path());
+        toggles.hold("git").unwrap();
+        toggles.set("git", Some(false)).unwrap();
+        toggles.set("git", None).unwrap();
+        assert!(Toggles::open(folder.path()).of("git").unseen);
+        toggles.seen("git").unwrap();
+        assert_eq!(toggles.of("git"), Toggle::default());
     }
 
     #[test]
