@@ -156,7 +156,7 @@ fn explained(error: anyhow::Error) -> Problem {
 fn edit_problem(error: EditError) -> Problem {
     let message = error.to_string();
     match error {
-        EditError::Config(_) => Problem::invalid(message),
+        EditError::Config(_) | EditError::Unfit { .. } => Problem::invalid(message),
         EditError::Unknown(_) => Problem::not_found(message),
         EditError::Changed(_) => Problem::changed(message),
         EditError::Taken(_) | EditError::ByHand { .. } | EditError::Io { .. } => Problem::conflict(message),

@@ -5,6 +5,7 @@
 //! the file is private to this module, and everyone else sees [`Config`].
 
 mod add_rule;
+mod by_hand;
 mod check;
 mod edit_rules;
 mod edit_servers;
@@ -17,6 +18,7 @@ mod outside;
 mod problem;
 mod read;
 mod scripts;
+mod sections;
 mod time;
 mod vault;
 mod written;

@@ -8,6 +8,7 @@ mod entry;
 use crate::install::{ClientApp, ENTRY_NAME, Places, parse_jsonc};
 use entry::Context;
 use portcullis_core::Secret;
+use portcullis_core::json::printable;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,18 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const SERVERS_MAX: usize = 500;
 /// Where projects keep their own.
 const PROJECT_FILES: [&str; 5] =
-    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json", "opencode.jsonc"];
+    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.jsonc", "opencode.json"];
+/// How many other projects are named that have servers.
+const PROJECTS_NAMED_MAX: usize = 10;
+
+/// What is around the files.
+pub(crate) struct Around<'a> {
+    pub(crate) user_home: Option<&'a Path>,
+    /// The project that somebody works on.
+    pub(crate) project: Option<&'a Path>,
+    /// Whether a variable is set. Its value is nobody's business here.
+    pub(crate) is_set: &'a dyn Fn(&str) -> bool,
+}
 
 /// A value that goes into the secret store.
 pub(crate) struct Lifted {
@@ -50,11 +62,26 @@ pub(crate) struct Found {
     pub(crate) servers: Vec<Imported>,
     /// What is not taken, and why.
     pub(crate) skipped: Vec<(String, String)>,
+    /// What a person should know of the file.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Servers that stand together in a file.
+struct Section<'f> {
+    entries: &'f Map<String, Value>,
+    /// What the file asks a person for.
+    inputs: Vec<Value>,
+    /// The project that they are for, where it is not that of the file.
+    project: Option<PathBuf>,
 }
 
 /// Returns the usual places that exist.
 pub(crate) fn usual_places(places: Option<&Places>, project: Option<&Path>) -> Vec<PathBuf> {
-    let mine = places.iter().flat_map(|places| ClientApp::ALL.map(|app| app.path(places)));
+    // Where there are two of OpenCode, it reads both, and the one with comments counts more.
+    let mine = places.iter().flat_map(|places| {
+        let plain = ClientApp::OpenCode.path(places).with_extension("json");
+        ClientApp::ALL.map(|app| app.path(places)).into_iter().chain([plain])
+    });
     let project = project.iter().flat_map(|folder| PROJECT_FILES.map(|name| folder.join(name)));
     let mut found: Vec<PathBuf> = Vec::new();
     for path in mine.chain(project) {
@@ -66,7 +93,7 @@ pub(crate) fn usual_places(places: Option<&Places>, project: Option<&Path>) -> V
 }
 
 /// Reads one file.
-pub(crate) fn read(path: &Path, user_home: Option<&Path>) -> Result<Found, String> {
+pub(crate) fn read(path: &Path, around: &Around<'_>) -> Result<Found, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
@@ -76,58 +103,99 @@ pub(crate) fn read(path: &Path, user_home: Option<&Path>) -> Result<Found, Strin
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    of_text(&path, &text, user_home)
+    of_text(&path, &text, around)
 }
 
 /// Reads the text of a file.
-pub(crate) fn of_text(path: &Path, text: &str, user_home: Option<&Path>) -> Result<Found, String> {
+pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Found, String> {
     let file = parse_jsonc(text)?;
-    let (entries, inputs) = sections(&file)
-        .ok_or("it has none of `mcpServers`, `servers` and `mcp`, under which programs keep their servers")?;
-    if entries.len() > SERVERS_MAX {
-        return Err(format!("it has {} servers, at most {SERVERS_MAX} are taken", entries.len()));
+    let mut found =
+        Found { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
+    // Those of one project first: where both have a name, they count.
+    let mut sections = project_sections(&file, around, &mut found.notes);
+    sections.extend(section(&file));
+    if sections.is_empty() && !file["projects"].is_object() {
+        let why = "it has none of `mcpServers`, `servers` and `mcp`, under which programs keep their servers";
+        return Err(why.to_owned());
     }
-    let mut found = Found { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new() };
+    let count: usize = sections.iter().map(|section| section.entries.len()).sum();
+    if count > SERVERS_MAX {
+        return Err(format!("it has {count} servers, at most {SERVERS_MAX} are taken"));
+    }
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for (own, entry) in entries {
-        let context = Context { own, inputs: &inputs, project: project_of(path, user_home), user_home };
-        match entry::read(entry, &context) {
-            _ if is_ourselves(own, entry) => {
-                found.skipped.push((own.clone(), "it is this hub".to_owned()));
-            }
-            Ok(imported) => {
-                let name = imported.server.name.clone();
-                if let Some(other) = names.insert(name.clone(), own.clone()) {
-                    let why = format!("`{other}` would have the same name here, `{name}`");
-                    found.skipped.push((own.clone(), why));
-                    continue;
+    for section in &sections {
+        let project = section.project.as_deref().or_else(|| project_of(path, around.user_home));
+        for (own, entry) in section.entries {
+            let context = Context { own, inputs: &section.inputs, project, around };
+            match entry::read(entry, &context) {
+                _ if is_ourselves(own, entry) => {
+                    found.skipped.push((own.clone(), "it is this hub".to_owned()));
                 }
-                found.servers.push(imported);
+                Ok(imported) => match names.get(&imported.server.name) {
+                    Some(other) if other == own => {
+                        let why = "the project has one of this name, which counts more".to_owned();
+                        found.skipped.push((own.clone(), why));
+                    }
+                    Some(other) => {
+                        let name = &imported.server.name;
+                        let why = format!("`{other}` would have the same name here, `{name}`");
+                        found.skipped.push((own.clone(), why));
+                    }
+                    None => {
+                        names.insert(imported.server.name.clone(), own.clone());
+                        found.servers.push(imported);
+                    }
+                },
+                Err(why) => found.skipped.push((own.clone(), why)),
             }
-            Err(why) => found.skipped.push((own.clone(), why)),
         }
     }
     Ok(found)
 }
 
 /// Finds the servers, and what the file asks a person for.
-fn sections(file: &Value) -> Option<(&Map<String, Value>, Vec<Value>)> {
+fn section(file: &Value) -> Option<Section<'_>> {
     let mcp = &file["mcp"];
     // A server that is called `servers` has a type or a command; the section has servers.
     let is_section = |value: &Value| {
         value.as_object().is_some_and(|members| members.values().all(Value::is_object) || members.is_empty())
     };
     let inputs = |value: &Value| value["inputs"].as_array().cloned().unwrap_or_default();
-    if let Some(servers) = file["mcpServers"].as_object() {
-        return Some((servers, inputs(file)));
+    let (entries, inputs) = if let Some(servers) = file["mcpServers"].as_object() {
+        (servers, inputs(file))
+    } else if let Some(servers) = file["servers"].as_object() {
+        (servers, inputs(file))
+    } else if is_section(&mcp["servers"]) {
+        (mcp["servers"].as_object()?, inputs(mcp))
+    } else {
+        (mcp.as_object()?, Vec::new())
+    };
+    Some(Section { entries, inputs, project: None })
+}
+
+/// Finds what Claude Code keeps for single projects: those of the present one are taken, the others are told of.
+fn project_sections<'f>(file: &'f Value, around: &Around<'_>, notes: &mut Vec<String>) -> Vec<Section<'f>> {
+    let (mut sections, mut others) = (Vec::new(), Vec::new());
+    for (folder, project) in file["projects"].as_object().into_iter().flatten() {
+        let Some(entries) = project["mcpServers"].as_object().filter(|entries| !entries.is_empty()) else {
+            continue;
+        };
+        if around.project.is_some_and(|present| present == Path::new(folder)) {
+            sections.push(Section { entries, inputs: Vec::new(), project: Some(PathBuf::from(folder)) });
+        } else {
+            others.push(format!("`{}` ({})", printable(folder), entries.len()));
+        }
     }
-    if let Some(servers) = file["servers"].as_object() {
-        return Some((servers, inputs(file)));
+    if !others.is_empty() {
+        let more = others.len().saturating_sub(PROJECTS_NAMED_MAX);
+        others.truncate(PROJECTS_NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        notes.push(format!(
+            "these projects have servers of their own there, which are taken over in their folders: {}{more}",
+            others.join(", ")
+        ));
     }
-    if is_section(&mcp["servers"]) {
-        return mcp["servers"].as_object().map(|servers| (servers, inputs(mcp)));
-    }
-    mcp.as_object().map(|servers| (servers, Vec::new()))
+    sections
 }
 
 /// Returns whether an entry is Portcullis itself: behind itself it would only find itself.

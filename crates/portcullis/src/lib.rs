@@ -17,6 +17,7 @@ mod login;
 mod mcp;
 mod memory;
 mod print;
+mod private;
 mod reload;
 mod replace;
 mod scripts;

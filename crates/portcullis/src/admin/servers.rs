@@ -3,13 +3,13 @@
 use super::differences::change;
 use super::{HubDesk, blocking, by, done, edit_problem, explained, load};
 use crate::commands::environment;
-use crate::commands::mcp::import::in_usual_places;
+use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::look::look_at;
 use crate::commands::mcp::trust::{change as how, pretty, switch_on};
-use crate::commands::mcp::{Desk as CommandDesk, reached};
+use crate::commands::mcp::{Desk as CommandDesk, may_run, reached};
 use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
-use crate::import::{self, Found};
+use crate::import::{self, Around, Found};
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
     Actor, AddServer, DefinitionChange, DefinitionShown, Done, Importable, ImportableFile, ImportableServer,
@@ -22,7 +22,7 @@ use portcullis_store::pins::{Difference, Kind, Snapshot, differences, digest};
 use portcullis_upstream::{Consent, Status};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -129,6 +129,9 @@ impl HubDesk {
 
     pub(super) async fn switch(&self, name: String, on: bool, actor: Actor) -> Result<Done, Problem> {
         self.change(name, actor, "a server was switched", move |composed, server| {
+            if on {
+                may_run(server, &composed.servers.makers).map_err(anyhow::Error::msg)?;
+            }
             // What the configuration says anyway needs no word of its own.
             let wish = (server.enabled != on).then_some(on);
             composed.servers.makers.toggles.set(&server.name, wish)?;
@@ -177,15 +180,14 @@ impl HubDesk {
                 comment: Some(format!("Added by {}.", by(&actor))),
                 ..NewServer::default()
             };
-            config::check_server(home.path(), &environment, &server)
-                .map_err(|errors| Problem::invalid(errors.to_string()))?;
+            config::check_server(home.path(), &environment, &server).map_err(edit_problem)?;
             let all = [server];
             // Before anything is kept: what cannot be written must not leave half of itself behind.
             config::preview_servers(home.path(), &environment, &all).map_err(edit_problem)?;
             let makers = &composed.servers.makers;
             // One that had the name before is not this one; and it is off before it is configured.
             let prepared = makers.pins.revoke(&new.name).map_err(anyhow::Error::from);
-            let prepared = prepared.and_then(|_| Ok(makers.toggles.set(&new.name, Some(false))?));
+            let prepared = prepared.and_then(|_| Ok(makers.toggles.hold(&new.name)?));
             prepared.map_err(explained)?;
             let path = config::add_servers(home.path(), &environment, &all).map_err(edit_problem)?;
             tracing::info!(target: "admin", admin = actor.name, server = %new.name, "A server was added.");
@@ -220,9 +222,8 @@ impl HubDesk {
         blocking(move || {
             let mut files: Vec<Found> = match text.filter(|text| !text.trim().is_empty()) {
                 Some(text) => {
-                    let user_home = environment("HOME").map(PathBuf::from);
-                    let pasted = Path::new("pasted text");
-                    vec![import::of_text(pasted, &text, user_home.as_deref()).map_err(Problem::invalid)?]
+                    let read = |around: &Around<'_>| import::of_text(Path::new("pasted text"), &text, around);
+                    vec![around(None, read).map_err(Problem::invalid)?]
                 }
                 None => in_usual_places(None).into_iter().filter_map(|(_, found)| found.ok()).collect(),
             };
@@ -400,7 +401,7 @@ fn importable(found: &Found) -> ImportableFile {
             .map(|imported| ImportableServer {
                 name: imported.server.name.clone(),
                 own_name: imported.own.clone(),
-                entry: imported.server.written(),
+                entry: imported.server.shown().written(),
                 secrets: imported.secrets.iter().map(|secret| secret.name.clone()).collect(),
                 notes: imported.notes.clone(),
             })

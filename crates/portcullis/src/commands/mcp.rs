@@ -13,7 +13,7 @@ use crate::config::{Config, EditError, McpServer, remove_server};
 use crate::home::{Home, make_private};
 use crate::mcp::Makers;
 use crate::secrets::Asking;
-use crate::{BadUsage, print};
+use crate::{BadUsage, print, private};
 use anyhow::Result;
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
@@ -51,7 +51,7 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
 /// Says whether the words were wrong, or the work failed.
 pub(crate) fn explained(error: EditError) -> anyhow::Error {
     match error {
-        EditError::Taken(_) | EditError::Unknown(_) | EditError::ByHand { .. } => {
+        EditError::Taken(_) | EditError::Unknown(_) | EditError::Unfit { .. } | EditError::ByHand { .. } => {
             BadUsage(error.to_string()).into()
         }
         EditError::Config(errors) => errors.into(),
@@ -134,9 +134,13 @@ impl Desk {
 
     fn switch(&self, name: &str, on: bool) -> Result<ExitCode> {
         let server = self.server(name)?;
+        let makers = self.makers(false)?;
+        if on {
+            may_run(server, &makers).map_err(anyhow::Error::msg)?;
+        }
         // What the configuration says anyway needs no word of its own.
         let wish = (server.enabled != on).then_some(on);
-        self.makers(false)?.toggles.set(name, wish)?;
+        makers.toggles.set(name, wish)?;
         let running = self.hub_runs()?;
         self.told(
             name,
@@ -163,12 +167,25 @@ impl Desk {
     }
 }
 
+/// Says why a server must not be switched on yet: it came from another program's file, and nobody has looked at it.
+pub(crate) fn may_run(server: &McpServer, makers: &Makers) -> Result<(), String> {
+    let name = &server.name;
+    let is_known = server.always_trusted || makers.pins.of(name).is_some();
+    if is_known || !makers.toggles.of(name).unseen {
+        return Ok(());
+    }
+    Err(format!(
+        "server `{name}` came from elsewhere, and nobody has looked at it yet; look, and let it in, with: portcullis mcp trust {name}"
+    ))
+}
+
 /// Says how a server is reached, on one line.
 pub(crate) fn reached(server: &McpServer) -> String {
     if let Some(place) = &server.place {
-        return printable(&place.to_string());
+        return printable(&private::shown_url(&place.to_string()));
     }
-    let words = std::iter::once(&server.command).chain(&server.args);
+    let args = private::shown_args(&server.args);
+    let words = std::iter::once(&server.command).chain(&args);
     words.map(|word| printable(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -189,8 +206,8 @@ fn listed(server: &McpServer, makers: &Makers) -> Value {
         "enabled": makers.is_wanted(server),
         "enabled_in_configuration": server.enabled,
         "command": server.command,
-        "args": server.args,
-        "url": server.place.as_ref().map(ToString::to_string),
+        "args": private::shown_args(&server.args),
+        "url": server.place.as_ref().map(|place| private::shown_url(&place.to_string())),
         "headers": server.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "prefix": server.prefix,

@@ -103,7 +103,7 @@ pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -
             (format!("put the rule number {from} in the place {to}, counted from 0\n"), Value::Null)
         }
     };
-    let edited = edit(home, env, &entry, |old, text| {
+    let edited = edit(home, env, &|_| entry.clone(), |old, text| {
         let count = old["policy"].as_array().map_or(0, Vec::len);
         let not_understood = || EditError::ByHand {
             name: "the configuration".to_owned(),

@@ -1,8 +1,12 @@
 //! Writing servers into the configuration and taking them out, and leaving everything else in it as it is.
 
+use super::by_hand;
 use super::edit_rules::RuleEdit;
+use super::meaning::{is_server_name, server_name_expected};
 use super::read::{self, Source};
+use super::sections::without;
 use super::{Config, ConfigErrors, Environment};
+use crate::private;
 use crate::replace::replace;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -39,6 +43,8 @@ pub enum EditError {
     Unknown(String),
     #[error("{name} cannot be changed for you: {why}\nchange it by hand:\n{entry}")]
     ByHand { name: String, why: String, entry: String },
+    #[error("{}: {why}", portcullis_core::json::printable(.name))]
+    Unfit { name: String, why: String },
     #[error("{0} was changed at the same moment; try again")]
     Changed(String),
     #[error("cannot write `{path}`: {source}")]
@@ -46,6 +52,14 @@ pub enum EditError {
 }
 
 impl NewServer {
+    /// Returns it as it may be shown: what is private in its words or its address is hidden.
+    #[must_use]
+    pub fn shown(&self) -> NewServer {
+        let url = self.url.as_deref().map(private::shown_url);
+        let (env, headers) = (private::shown_pairs(&self.env), private::shown_pairs(&self.headers));
+        NewServer { args: private::shown_args(&self.args), env, url, headers, ..self.clone() }
+    }
+
     /// Returns the entry as it stands in the file.
     pub fn written(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
@@ -96,9 +110,19 @@ pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Resu
 }
 
 /// Says what is wrong with a server by itself, whatever else is in the file.
-pub(crate) fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), ConfigErrors> {
-    let document = read::parse("server.toml", &new.written())?;
-    Config::of("server.toml", &document, home, env).map(drop)
+pub(crate) fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), EditError> {
+    let unfit = |errors: ConfigErrors| {
+        // Where it stands in a file that nobody has does not help.
+        let said: Vec<&str> = errors.problems.iter().map(|problem| problem.text.as_str()).collect();
+        EditError::Unfit { name: new.name.clone(), why: said.join("; ") }
+    };
+    // Said here, because the path of a key would hold the name.
+    if !is_server_name(&new.name) {
+        let why = format!("it is no name for a server, expected {}", server_name_expected());
+        return Err(EditError::Unfit { name: new.name.clone(), why });
+    }
+    let document = read::parse("server.toml", &new.written()).map_err(unfit)?;
+    Config::of("server.toml", &document, home, env).map(drop).map_err(unfit)
 }
 
 /// Returns the configuration as it would be with these servers. Writes nothing.
@@ -107,16 +131,17 @@ pub fn preview_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> 
 }
 
 fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited, EditError> {
+    new.iter().try_for_each(|server| check_server(home, env, server))?;
     let entries = new.iter().map(NewServer::written).collect::<Vec<_>>().join("\n");
-    edit(home, env, &entries, |old, text| {
+    edit(home, env, &|file| by_hand::entries(file, new), |old, text| {
         for server in new {
             if old.pointer("/mcp").is_some_and(|mcp| mcp.get(&server.name).is_some()) {
                 return Err(EditError::Taken(server.name.clone()));
             }
         }
+        // One blank line of its own, which goes with it when it is removed.
         let gap = match text {
             "" => "",
-            text if text.ends_with("\n\n") => "",
             text if text.ends_with('\n') => "\n",
             _ => "\n\n",
         };
@@ -129,8 +154,8 @@ fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited
 
 /// Takes a server out, with the comment right above it. Returns the file.
 pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<PathBuf, EditError> {
-    let advice = format!("take the section [mcp.{}] out\n", key(name));
-    edit(home, env, &advice, |old, text| {
+    let advice = format!("take `{}` out from under `mcp`\n", portcullis_core::json::printable(name));
+    edit(home, env, &|_| advice.clone(), |old, text| {
         if old.pointer("/mcp").is_none_or(|mcp| mcp.get(name).is_none()) {
             return Err(EditError::Unknown(name.to_owned()));
         }
@@ -157,11 +182,12 @@ pub(super) struct Edited {
     config: Config,
 }
 
-/// Works out the change. What would be written is read again: everything else has to mean what it meant.
+/// Works out the change. What would be written is read again: everything else has to mean what it meant. `entry` is
+/// what a person puts into the file of that name where it cannot be changed for them.
 pub(super) fn edit(
     home: &Path,
     env: Environment<'_>,
-    entry: &str,
+    entry: &dyn Fn(&str) -> String,
     work: impl FnOnce(&Value, &str) -> Result<(String, Change), EditError>,
 ) -> Result<Edited, EditError> {
     let old = json!(Config::load(home, env)?.config.written);
@@ -169,7 +195,7 @@ pub(super) fn edit(
         || Source { path: home.join(NEW_FILE), name: NEW_FILE, text: String::new(), writable_by_all: false };
     let source = read::find(home)?.unwrap_or_else(new_file);
     let by_hand =
-        |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry.to_owned() };
+        |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry(source.name) };
     let (text, change) = work(&old, &source.text)?;
     if !source.name.ends_with(".toml") {
         return Err(by_hand("only TOML can be".to_owned()));
@@ -205,53 +231,6 @@ impl Edited {
             .map_err(|error| EditError::Io { path: source.path.display().to_string(), source: error })?;
         Ok(source.path)
     }
-}
-
-/// Returns the text without the sections of a server.
-fn without(text: &str, name: &str) -> String {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The parts of a heading, as far as headings of servers go.
-    let head = |line: &str| -> Option<Vec<String>> {
-        let inner = line.trim().split('#').next()?.trim().strip_prefix('[')?.strip_suffix(']')?;
-        Some(inner.split('.').map(|part| part.trim().trim_matches(['"', '\'']).to_owned()).collect())
-    };
-    let is_ours = |parts: &[String]| parts.len() >= 2 && parts[0] == "mcp" && parts[1] == name;
-    let mut kept: Vec<&str> = Vec::new();
-    let mut inside = false;
-    for line in lines {
-        if let Some(parts) = head(line) {
-            let ours = is_ours(&parts);
-            if ours && !inside {
-                // What stands right above a section speaks of it.
-                while kept.last().is_some_and(|line| line.trim_start().starts_with('#')) {
-                    kept.pop();
-                }
-            }
-            if inside && !ours {
-                // What stands above the next section was taken for ours until now.
-                let start = lines_above(text, line);
-                kept.extend(start);
-            }
-            inside = ours;
-        }
-        if !inside {
-            kept.push(line);
-        }
-    }
-    kept.concat()
-}
-
-/// Returns the comments right above the one place where `line` stands.
-fn lines_above<'t>(text: &'t str, line: &str) -> Vec<&'t str> {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let Some(at) = lines.iter().position(|known| std::ptr::eq(known.as_ptr(), line.as_ptr())) else {
-        return Vec::new();
-    };
-    let mut from = at;
-    while from > 0 && lines[from - 1].trim_start().starts_with('#') {
-        from -= 1;
-    }
-    lines[from..at].to_vec()
 }
 
 #[cfg(test)]
@@ -316,6 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_added_and_removed_leaves_the_file_as_it_was() {
+        for text in ["", MINE, "# only\n", "[limits]\nsessions_max = 5000\n\n", "[limits]\n\n\n# the end\n"] {
+            let home = home(text);
+            add_servers(home.path(), &|_| None, &[server("two"), server("three")]).unwrap();
+            for name in ["two", "three"] {
+                remove_server(home.path(), &|_| None, name).unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_changed_safely_is_left_to_a_person() {
         for text in ["mcp = { one = { command = 'a' } }\n", "mcp.one.command = 'a'\n"] {
             let home = home(text);
@@ -334,9 +325,22 @@ mod tests {
         }
         let home = home("[mcp.one]\ncommand = '''\n[mcp.two]\n'''\n");
         assert!(matches!(remove_server(home.path(), &|_| None, "two"), Err(EditError::Unknown(_))));
-        let yaml = tempfile::tempdir().unwrap();
-        std::fs::write(yaml.path().join("portcullis.yaml"), "memory:\n  enabled: true\n").unwrap();
-        let error = add_servers(yaml.path(), &|_| None, &[server("two")]).unwrap_err().to_string();
-        assert!(error.contains("by hand") && error.contains("[mcp.two]"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_fits_nowhere_is_told_by_itself() {
+        let home = home(MINE);
+        let odd = [
+            NewServer { name: "bad name".to_owned(), ..server("x") },
+            NewServer { url: Some("https://x.example.com".to_owned()), ..server("both") },
+            NewServer { name: "place".to_owned(), url: Some("no".to_owned()), ..NewServer::default() },
+        ];
+        let told = odd.map(|server| add_servers(home.path(), &|_| None, &[server]).unwrap_err().to_string());
+        insta::assert_snapshot!(told.join("\n"), @"
+        bad name: it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
+        both: `mcp.both` has `command` and `url`, expected one of them
+        place: `mcp.place.url` is no address of a server: relative URL without a base
+        ");
+        assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), MINE);
     }
 }

@@ -203,10 +203,8 @@ impl Checks<'_> {
 
     fn mcp(&mut self, name: &str, server: &written::McpServer) -> McpServer {
         let at = |key: &str| format!("/mcp/{}/{key}", name.replace('~', "~0").replace('/', "~1"));
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if name.is_empty() || name.len() > SERVER_NAME_CHARS_MAX || !name.chars().all(legal) {
-            let expected = format!("letters, digits, `-` and `_`, 1 to {SERVER_NAME_CHARS_MAX} of them");
-            self.unexpected(&at(""), name, &expected);
+        if !is_server_name(name) {
+            self.unexpected(&at(""), name, &server_name_expected());
         }
         let place = self.mcp_place(name, server, &at);
         let oauth = oauth::meant(server.oauth.as_ref(), name, place.as_ref(), &at, &mut self.findings);
@@ -429,6 +427,16 @@ fn is_origin(text: &str) -> bool {
 
 fn effects(names: &[EffectName]) -> EffectSet {
     names.iter().copied().map(effect_of).collect()
+}
+
+/// Returns whether a server may have this name.
+pub(super) fn is_server_name(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    !name.is_empty() && name.len() <= SERVER_NAME_CHARS_MAX && name.chars().all(legal)
+}
+
+pub(super) fn server_name_expected() -> String {
+    format!("letters, digits, `-` and `_`, 1 to {SERVER_NAME_CHARS_MAX} of them")
 }
 
 fn effect_of(name: EffectName) -> Effect {

@@ -1,57 +1,42 @@
 //! One server, from the words of another program to ours.
 
-use super::{Imported, Lifted};
+use super::{Around, Imported, Lifted};
 use crate::config::NewServer;
+use crate::private;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
-use portcullis_guard::Redactor;
 use portcullis_store::secrets::is_secret_name;
 use serde_json::Value;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// As long as a name may be in the configuration.
 const NAME_CHARS_MAX: usize = 32;
 /// A secret that is shorter cannot be masked.
 const SECRET_BYTES_MIN: usize = 8;
-/// What is in the name of a variable or header whose value is nobody's business.
-const SECRET_WORDS: [&str; 12] = [
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "APIKEY",
-    "API_KEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "CREDENTIAL",
-    "AUTHORIZATION",
-    "COOKIE",
-];
-
 /// What is around an entry.
 pub(super) struct Context<'a> {
     pub(super) own: &'a str,
     /// What the file asks a person for.
     pub(super) inputs: &'a [Value],
     pub(super) project: Option<&'a Path>,
-    pub(super) user_home: Option<&'a Path>,
+    pub(super) around: &'a Around<'a>,
 }
 
 /// What a value of a file means here.
 enum Meant {
     /// As it stands in our configuration.
     Written(String),
-    /// A person was asked for it there.
-    Asked,
+    /// A person was asked for it there, by this name.
+    Asked(String),
 }
 
 pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, String> {
     let name = legal_name(context.own)?;
     let mut notes = Vec::new();
-    let (command, args) = command_of(entry, context)?;
+    let (command, mut args) = command_of(entry, context, &mut notes)?;
     let url = ["url", "serverUrl"].iter().find_map(|key| entry[*key].as_str());
-    let url = url.map(|url| plain(url, context)).transpose()?;
+    let url = url.map(|url| plain(url, context, &mut notes)).transpose()?;
     if command.is_some() == url.is_some() {
         return Err("it has neither a command nor a URL, or both".to_owned());
     }
@@ -69,8 +54,8 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
                 _ => return Err(format!("`{}` is not text", printable(key))),
             };
             let grant = if is_header { format!("{host}:{key}") } else { format!("mcp.{name}:env") };
-            let (value, asked) = match meant(&text, context)? {
-                Meant::Asked => (None, true),
+            let (value, asked) = match meant(&text, context, &mut notes)? {
+                Meant::Asked(_) => (None, true),
                 Meant::Written(text) if is_secret(key, &text) => (Some(text), false),
                 Meant::Written(text) => {
                     pairs.push((key.clone(), text));
@@ -97,12 +82,17 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
         }
         Ok(pairs)
     };
-    let env = pairs(&["env", "environment"], false)?;
+    let mut env = pairs(&["env", "environment"], false)?;
     let headers = pairs(&["headers"], true)?;
-    for (at, argument) in args.iter().enumerate() {
-        if has_token(argument) {
-            notes.push(format!("argument {} looks like a token, and stays in the configuration", at + 1));
-        }
+    if let Some(command) = &command {
+        move_out(&name, command, &mut args, &mut env, &mut secrets);
+    }
+    in_clear(&name, &args, url.as_deref(), &mut notes)?;
+    if let Some(file) = entry["envFile"].as_str() {
+        notes.push(format!(
+            "the variables in its `envFile`, {}, are not taken over; what it needs of them belongs into `mcp.{name}.env`",
+            printable(file)
+        ));
     }
     if entry["enabled"] == false || entry["disabled"] == true {
         notes.push("it is switched off there".to_owned());
@@ -110,57 +100,177 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     if entry.get("oauth").is_some_and(|oauth| *oauth != false) {
         notes.push("it has settings for OAuth there, which are not taken over".to_owned());
     }
-    let cwd = entry["cwd"].as_str().map(|cwd| plain(cwd, context)).transpose()?;
-    let cwd = cwd.map(|cwd| match context.project {
-        Some(project) => project.join(cwd).display().to_string(),
-        None => cwd,
-    });
-    // A project's program expects to be started in its project.
-    let cwd = cwd.or_else(|| command.as_ref().and(context.project).map(|path| path.display().to_string()));
+    let cwd = entry["cwd"].as_str().map(|cwd| plain(cwd, context, &mut notes)).transpose()?;
+    let cwd = match (cwd, context.project) {
+        (Some(cwd), Some(project)) => Some(project.join(cwd)),
+        (Some(cwd), None) => Some(PathBuf::from(cwd)),
+        // A project's program expects to be started in its project.
+        (None, project) => command.as_ref().and(project).map(Path::to_owned),
+    };
+    let command = command.map(|command| absolute(command, cwd.as_deref(), &mut notes));
     let server = NewServer {
         name,
         command,
         args,
-        cwd,
+        cwd: cwd.map(|path| path.display().to_string()),
         env,
         url,
         headers,
         timeout_ms: entry["timeout"].as_u64().filter(|ms| (100..=86_400_000).contains(ms)),
         ..NewServer::default()
     };
+    let mut said = BTreeSet::new();
+    notes.retain(|note| said.insert(note.clone()));
     Ok(Imported { own: context.own.to_owned(), server, secrets, notes })
 }
 
 /// Returns the program and its arguments: a text and a list, or one list.
-fn command_of(entry: &Value, context: &Context<'_>) -> Result<(Option<String>, Vec<String>), String> {
-    let texts = |value: &Value| -> Result<Vec<String>, String> {
-        let items = value.as_array().into_iter().flatten();
-        items.map(|item| plain(item.as_str().ok_or("an argument is not text")?, context)).collect()
+fn command_of(
+    entry: &Value,
+    context: &Context<'_>,
+    notes: &mut Vec<String>,
+) -> Result<(Option<String>, Vec<String>), String> {
+    let own = |list: &Value| -> Result<Vec<String>, String> {
+        let items = list.as_array().into_iter().flatten();
+        items.map(|item| Ok(item.as_str().ok_or("an argument is not text")?.to_owned())).collect()
     };
-    match &entry["command"] {
-        Value::String(command) => Ok((Some(plain(command, context)?), texts(&entry["args"])?)),
-        list @ Value::Array(_) => {
-            let mut words = texts(list)?.into_iter();
-            Ok((words.next(), words.collect()))
+    let words = match &entry["command"] {
+        Value::String(command) => [vec![command.clone()], own(&entry["args"])?].concat(),
+        list @ Value::Array(_) => own(list)?,
+        _ => return Ok((None, Vec::new())),
+    };
+    let is_bridge = is_bridge(&words);
+    let env = ["env", "environment"].iter().find_map(|key| entry[*key].as_object());
+    let is_given = |name: &str| env.is_some_and(|env| env.contains_key(name));
+    let word = |word: &String| match names_in(word) {
+        // It puts in by itself what its environment holds.
+        names if is_bridge && !names.is_empty() && names.iter().all(|name| is_given(name)) => {
+            Ok(word.clone())
         }
-        _ => Ok((None, Vec::new())),
+        _ => plain(word, context, notes),
+    };
+    let mut words = words.iter().map(word).collect::<Result<Vec<_>, _>>()?.into_iter();
+    Ok((words.next(), words.collect()))
+}
+
+/// Returns a program that is named by a relative path as it is found from everywhere.
+fn absolute(command: String, folder: Option<&Path>, notes: &mut Vec<String>) -> String {
+    let is_relative = command.contains('/') && !command.starts_with(['/', '~']);
+    match folder.filter(|folder| folder.is_absolute()) {
+        Some(folder) if is_relative => {
+            let inner = command.trim_start_matches("./");
+            folder.join(inner).display().to_string()
+        }
+        None if is_relative => {
+            notes.push("its program is named by a relative path, and it is not known from where".to_owned());
+            command
+        }
+        _ => command,
     }
+}
+
+/// Returns whether `mcp-remote` is started, which reads `${NAME}` in the headers it is given from its environment.
+fn is_bridge(words: &[String]) -> bool {
+    words.iter().any(|word| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        name == "mcp-remote" || name.starts_with("mcp-remote@")
+    })
+}
+
+/// Moves secrets from the arguments of programs that take them from their environment as well to where they can be
+/// referred to.
+fn move_out(
+    server: &str,
+    command: &str,
+    args: &mut [String],
+    env: &mut Vec<(String, String)>,
+    secrets: &mut Vec<Lifted>,
+) {
+    let program = command.rsplit('/').next().unwrap_or_default();
+    let is_container = matches!(program, "docker" | "podman");
+    let is_bridge = program == "mcp-remote" || is_bridge(args);
+    for at in 1..args.len() {
+        let (option, word) = (args[at - 1].as_str(), args[at].clone());
+        let worth = |key: &str, value: &str| is_secret(key, value) && value.len() >= SECRET_BYTES_MIN;
+        let (variable, value, rest) = match (option, word.split_once('='), word.split_once(':')) {
+            ("-e" | "--env", Some((key, value)), _) if is_container && worth(key, value) => {
+                (key.to_owned(), value, key.to_owned())
+            }
+            ("--header", _, Some((header, value))) if is_bridge && worth(header, value.trim()) => {
+                let variable = secret_name(server, header);
+                let rest = format!("{header}:${{{variable}}}");
+                (variable, value.trim(), rest)
+            }
+            _ => continue,
+        };
+        if env.iter().any(|(known, _)| *known == variable) {
+            continue;
+        }
+        let name = secret_name(server, &variable);
+        env.push((variable.clone(), format!("secret:{name}")));
+        let value = Some(Secret::new(value.to_owned()));
+        secrets.push(Lifted { key: variable, name, value, grant: format!("mcp.{server}:env") });
+        args[at] = rest;
+    }
+}
+
+/// Says what stays in the configuration in clear, because nothing there can refer to the secret store.
+fn in_clear(server: &str, args: &[String], url: Option<&str>, notes: &mut Vec<String>) -> Result<(), String> {
+    let shown = private::shown_args(args);
+    let places = args.iter().zip(&shown).enumerate().filter(|(_, (arg, shown))| arg != shown);
+    let places: Vec<String> = places.map(|(at, _)| (at + 1).to_string()).collect();
+    if !places.is_empty() {
+        let variable = secret_name(server, "TOKEN");
+        let looks = match places.as_slice() {
+            [one] => format!("argument {one} looks like a secret"),
+            all => format!("arguments {} look like secrets", all.join(" and ")),
+        };
+        notes.push(format!(
+            "{looks}; what is there stays in the configuration in clear: arguments cannot refer to the secret store. \
+             If the program takes it from a variable too, take it out there, and: \
+             portcullis secrets set {variable} --grant 'mcp.{server}:env', then `env = {{ VARIABLE = \"secret:{variable}\" }}`"
+        ));
+    }
+    let Some(url) = url.filter(|url| private::shown_url(url) != **url) else { return Ok(()) };
+    let (secret, host) = (secret_name(server, "AUTHORIZATION"), host_of(url));
+    let instead = format!(
+        "portcullis secrets set {secret} --grant '{host}:authorization', then `headers = {{ Authorization = \"secret:{secret}\" }}`"
+    );
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        return Err(format!(
+            "its address holds a user name or password; it belongs into a header: {instead}"
+        ));
+    }
+    notes.push(format!(
+        "its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. \
+         If the server takes it in a header too: {instead}"
+    ));
+    Ok(())
 }
 
 /// Returns a text in which nothing stands for something else any more.
-fn plain(text: &str, context: &Context<'_>) -> Result<String, String> {
-    match meant(text, context)? {
+fn plain(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<String, String> {
+    match meant(text, context, notes)? {
         Meant::Written(text) if text.contains("${") => Err(format!(
             "`{}` stands for something that is put in only in `env` and `headers` here",
-            printable(&text)
+            printable(&private::shown_args(&[text]).concat())
         )),
         Meant::Written(text) => Ok(text),
-        Meant::Asked => Err("a person is asked for a part of its command there".to_owned()),
+        Meant::Asked(id) => Err(format!(
+            "a person is asked for `{}` there, as a part of its command; add it by hand: portcullis mcp add",
+            printable(&id)
+        )),
     }
 }
 
+/// Returns the variables that a text names.
+fn names_in(text: &str) -> Vec<&str> {
+    text.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
+}
+
 /// Returns what a value means here: `${NAME}` a variable, and folders by their names.
-fn meant(text: &str, context: &Context<'_>) -> Result<Meant, String> {
+fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<Meant, String> {
     if text.contains("{file:") {
         return Err("it reads a file into its settings; put that into the secret store".to_owned());
     }
@@ -171,12 +281,14 @@ fn meant(text: &str, context: &Context<'_>) -> Result<Meant, String> {
         written.push_str(before);
         rest = after;
         if let Some(id) = name.strip_prefix("input:") {
-            let known = context.inputs.iter().any(|input| input["id"] == id);
-            return if known {
-                Ok(Meant::Asked)
-            } else {
-                Err(format!("`${{input:{}}}` is not among its inputs", printable(id)))
-            };
+            let input = context.inputs.iter().find(|input| input["id"] == id);
+            let input =
+                input.ok_or_else(|| format!("`${{input:{}}}` is not among its inputs", printable(id)))?;
+            let default = input["default"].as_str().filter(|_| input["password"] != true);
+            let Some(default) = default else { return Ok(Meant::Asked(id.to_owned())) };
+            notes.push(format!("`{}` is asked for there; its default is written down", printable(id)));
+            written.push_str(default);
+            continue;
         }
         let folder = |folder: Option<&Path>| {
             folder
@@ -185,12 +297,24 @@ fn meant(text: &str, context: &Context<'_>) -> Result<Meant, String> {
         };
         match name {
             "workspaceFolder" | "workspaceRoot" => written.push_str(&folder(context.project)?),
-            "userHome" => written.push_str(&folder(context.user_home)?),
+            "userHome" => written.push_str(&folder(context.around.user_home)?),
             _ => {
                 let name = name.strip_prefix("env:").unwrap_or(name);
-                let name = name.split_once(":-").map_or(name, |(name, _)| name);
+                let (name, default) = name.split_once(":-").map_or((name, None), |(n, d)| (n, Some(d)));
                 if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') || name.is_empty() {
                     return Err(format!("what `${{{}}}` is is not known here", printable(name)));
+                }
+                match default {
+                    // Not both: here a variable that is not set is an error.
+                    Some(default) if !(context.around.is_set)(name) => {
+                        notes.push(format!("`{name}` is not set now; its default there is written down"));
+                        written.push_str(default);
+                        continue;
+                    }
+                    Some(_) => notes.push(format!(
+                        "`{name}` is set now and has to stay so for the hub; its default there is not taken over"
+                    )),
+                    None => {}
                 }
                 written.push_str(&format!("${{{name}}}"));
             }
@@ -202,18 +326,8 @@ fn meant(text: &str, context: &Context<'_>) -> Result<Meant, String> {
 
 /// Returns whether a value belongs into the secret store: its name says so, or it has the shape of a token.
 fn is_secret(key: &str, value: &str) -> bool {
-    let key = key.to_ascii_uppercase().replace('-', "_");
-    let named = SECRET_WORDS.iter().any(|word| key.contains(word))
-        || key.ends_with("_KEY")
-        || key == "KEY"
-        || key.ends_with("_PAT");
     let literal = !value.is_empty() && !value.contains("${") && !value.starts_with("secret:");
-    literal && (named || has_token(value))
-}
-
-/// Returns whether the redactor would mask something here without knowing any secret.
-fn has_token(text: &str) -> bool {
-    Redactor::new(&[]).is_ok_and(|redactor| redactor.scrub(text) != text)
+    literal && (private::is_secret_key(key) || private::has_token(value))
 }
 
 fn secret_name(server: &str, key: &str) -> String {

@@ -4,7 +4,12 @@ use super::*;
 
 /// Returns what would be written, and what is said besides.
 fn check(path: &str, text: &str) -> String {
-    let found = match of_text(Path::new(path), text, Some(Path::new("/home/me"))) {
+    let around = Around {
+        user_home: Some(Path::new("/home/me")),
+        project: Some(Path::new("/home/me/work")),
+        is_set: &|name| name == "SET",
+    };
+    let found = match of_text(Path::new(path), text, &around) {
         Ok(found) => found,
         Err(why) => return format!("refused: {why}\n"),
     };
@@ -20,6 +25,7 @@ fn check(path: &str, text: &str) -> String {
     for (own, why) in &found.skipped {
         told.push_str(&format!("{own} is left out: {why}\n"));
     }
+    found.notes.iter().for_each(|note| told.push_str(&format!("note: {note}\n")));
     told
 }
 
@@ -54,9 +60,11 @@ fn claude_code_and_its_projects() {
         }
     }"#), @r#"
     [mcp.db]
-    command = "./db-server"
+    command = "/home/me/work/db-server"
     cwd = "/home/me/work"
-    env = { "URL" = "${DB_URL}", "PASSWORD" = "${PW}" }
+    env = { "URL" = "${DB_URL}", "PASSWORD" = "none" }
+      note: `PW` is not set now; its default there is written down
+      note: `PASSWORD` is too short for a secret; it stays in the configuration
     [mcp.api]
     url = "https://api.example.com/mcp"
     headers = { "Authorization" = "secret:API_AUTHORIZATION", "X-Team" = "red" }
@@ -79,7 +87,7 @@ fn cursor() {
     env = { "WHO" = "secret:GITHUB_WHO", "GITHUB_KEY" = "short" }
       WHO = ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3 -> GITHUB_WHO for mcp.github:env
       note: `GITHUB_KEY` is too short for a secret; it stays in the configuration
-      note: argument 2 looks like a token, and stays in the configuration
+      note: argument 2 looks like a secret; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set GITHUB_TOKEN --grant 'mcp.github:env', then `env = { VARIABLE = "secret:GITHUB_TOKEN" }`
       note: it is switched off there
     [mcp.remote]
     url = "http://127.0.0.1:9000/sse"
@@ -149,6 +157,136 @@ fn opencode() {
     cwd = "/home/me/work"
       note: it is switched off there
     "#);
+}
+
+#[test]
+fn claude_code_keeps_servers_for_single_projects() {
+    insta::assert_snapshot!(check("/home/me/.claude.json", r#"{
+        "numStartups": 7,
+        "mcpServers": { "git": { "command": "git-server" }, "mine": { "command": "mine" } },
+        "projects": {
+            "/home/me/work": { "allowedTools": [], "mcpServers": { "git": { "command": "./run.sh" } } },
+            "/home/me/empty": { "mcpServers": {} },
+            "/home/me/other": { "mcpServers": { "a": { "command": "a" }, "b": { "command": "b" } } }
+        }
+    }"#), @r#"
+    [mcp.git]
+    command = "/home/me/work/run.sh"
+    cwd = "/home/me/work"
+    [mcp.mine]
+    command = "mine"
+    git is left out: the project has one of this name, which counts more
+    note: these projects have servers of their own there, which are taken over in their folders: `/home/me/other` (2)
+    "#);
+    insta::assert_snapshot!(check("/home/me/.claude.json", r#"{ "projects": { "/x": { "history": [] } } }"#), @"");
+}
+
+#[test]
+fn defaults_of_variables_are_taken_where_the_variable_is_not_set() {
+    insta::assert_snapshot!(check("/home/me/work/.mcp.json", r#"{ "mcpServers": {
+        "a": { "command": "run", "args": ["--dir", "${DIR:-/tmp}"], "env": { "A": "${SET:-x}", "B": "${UNSET:-y}", "API_KEY": "${KEY:-abcdefgh12345}" } },
+        "b": { "command": "run", "args": ["${SET:-/tmp}"] },
+        "c": { "type": "http", "url": "${BASE:-https://c.example.com}/mcp" }
+    } }"#), @r#"
+    [mcp.a]
+    command = "run"
+    cwd = "/home/me/work"
+    args = ["--dir", "/tmp"]
+    env = { "A" = "${SET}", "B" = "y", "API_KEY" = "secret:API_KEY" }
+      API_KEY = abcdefgh12345 -> API_KEY for mcp.a:env
+      note: `DIR` is not set now; its default there is written down
+      note: `SET` is set now and has to stay so for the hub; its default there is not taken over
+      note: `UNSET` is not set now; its default there is written down
+      note: `KEY` is not set now; its default there is written down
+    [mcp.c]
+    url = "https://c.example.com/mcp"
+      note: `BASE` is not set now; its default there is written down
+    b is left out: `${SET}` stands for something that is put in only in `env` and `headers` here
+    "#);
+}
+
+#[test]
+fn what_another_program_adds_is_told() {
+    insta::assert_snapshot!(check("/home/me/work/.vscode/mcp.json", r#"{
+        "inputs": [
+            { "type": "pickString", "id": "region", "options": ["eu", "us"], "default": "eu" },
+            { "type": "pickString", "id": "zone", "options": ["a"] },
+            { "type": "promptString", "id": "pin", "password": true, "default": "x" }
+        ],
+        "servers": {
+            "a": { "command": "run", "args": ["--region=${input:region}"], "env": { "R": "${input:region}", "P": "${input:pin}" }, "envFile": "${workspaceFolder}/.env" },
+            "b": { "command": "run", "args": ["${input:zone}"] },
+            "c": { "command": "./bin/run.sh", "cwd": "tools" },
+            "d": { "command": "../run" }
+        }
+    }"#), @r#"
+    [mcp.a]
+    command = "run"
+    cwd = "/home/me/work"
+    args = ["--region=eu"]
+    env = { "R" = "eu", "P" = "secret:A_P" }
+      P = asked for -> A_P for mcp.a:env
+      note: `region` is asked for there; its default is written down
+      note: the value of `P` is asked for there; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
+      note: the variables in its `envFile`, ${workspaceFolder}/.env, are not taken over; what it needs of them belongs into `mcp.a.env`
+    [mcp.c]
+    command = "/home/me/work/tools/bin/run.sh"
+    cwd = "/home/me/work/tools"
+    [mcp.d]
+    command = "/home/me/work/../run"
+    cwd = "/home/me/work"
+    b is left out: a person is asked for `zone` there, as a part of its command; add it by hand: portcullis mcp add
+    "#);
+    insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", r#"{ "mcpServers": { "a": { "command": "./run" } } }"#), @r#"
+    [mcp.a]
+    command = "./run"
+      note: its program is named by a relative path, and it is not known from where
+    "#);
+}
+
+#[test]
+fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
+    let text = r#"{ "mcpServers": {
+        "plain": { "command": "run", "args": ["--api-key", "hunter2hunter2", "--header", "Authorization: Bearer hunter2hunter2"] },
+        "box": { "command": "/usr/bin/docker", "args": ["run", "-e", "API_TOKEN=hunter2hunter2", "-e", "LANG=de", "image"] },
+        "bridge": { "command": "npx", "args": ["-y", "mcp-remote@1", "https://b.example.com/sse", "--header", "Authorization: Bearer hunter2hunter2"] },
+        "ready": { "command": "npx", "args": ["mcp-remote", "https://b.example.com/sse", "--header", "Authorization:${AUTH}"], "env": { "AUTH": "Bearer hunter2hunter2" } },
+        "query": { "url": "https://q.example.com/mcp?team=red&api_key=hunter2hunter2" },
+        "user": { "url": "https://me:hunter2hunter2@u.example.com/mcp" }
+    } }"#;
+    insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", text), @r#"
+    [mcp.plain]
+    command = "run"
+    args = ["--api-key", "hunter2hunter2", "--header", "Authorization: Bearer hunter2hunter2"]
+      note: arguments 2 and 4 look like secrets; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set PLAIN_TOKEN --grant 'mcp.plain:env', then `env = { VARIABLE = "secret:PLAIN_TOKEN" }`
+    [mcp.box]
+    command = "/usr/bin/docker"
+    args = ["run", "-e", "API_TOKEN", "-e", "LANG=de", "image"]
+    env = { "API_TOKEN" = "secret:BOX_API_TOKEN" }
+      API_TOKEN = hunter2hunter2 -> BOX_API_TOKEN for mcp.box:env
+    [mcp.bridge]
+    command = "npx"
+    args = ["-y", "mcp-remote@1", "https://b.example.com/sse", "--header", "Authorization:${BRIDGE_AUTHORIZATION}"]
+    env = { "BRIDGE_AUTHORIZATION" = "secret:BRIDGE_AUTHORIZATION" }
+      BRIDGE_AUTHORIZATION = Bearer hunter2hunter2 -> BRIDGE_AUTHORIZATION for mcp.bridge:env
+    [mcp.ready]
+    command = "npx"
+    args = ["mcp-remote", "https://b.example.com/sse", "--header", "Authorization:${AUTH}"]
+    env = { "AUTH" = "secret:READY_AUTH" }
+      AUTH = Bearer hunter2hunter2 -> READY_AUTH for mcp.ready:env
+    [mcp.query]
+    url = "https://q.example.com/mcp?team=red&api_key=hunter2hunter2"
+      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set QUERY_AUTHORIZATION --grant 'q.example.com:authorization', then `headers = { Authorization = "secret:QUERY_AUTHORIZATION" }`
+    user is left out: its address holds a user name or password; it belongs into a header: portcullis secrets set USER_AUTHORIZATION --grant 'u.example.com:authorization', then `headers = { Authorization = "secret:USER_AUTHORIZATION" }`
+    "#);
+    let around = Around { user_home: None, project: None, is_set: &|_| false };
+    let found = of_text(Path::new("/x.json"), text, &around).unwrap();
+    for imported in &found.servers {
+        let shown = imported.server.shown().written();
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(!imported.notes.concat().contains("hunter2"), "{:?}", imported.notes);
+    }
+    assert!(found.skipped.iter().all(|(_, why)| !why.contains("hunter2")), "{:?}", found.skipped);
 }
 
 #[test]

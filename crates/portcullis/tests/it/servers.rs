@@ -91,7 +91,7 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     let test = home.run(&["policy", "test", "local", "shop_pay", "--json"]).await.json();
     assert_eq!((&test["decision"], &test["tool"]["effect"]), (&json!("allow"), &json!("destroy")), "{test}");
     done(&home, &["mcp", "remove", "shop"]).await;
-    assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), format!("{before}\n"));
+    assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), before);
     let pins = std::fs::read_to_string(home.path().join("workspace/secure/pins.json")).unwrap();
     assert!(!pins.contains("shop"), "{pins}");
     assert_eq!(home.run(&["mcp", "remove", "shop"]).await.code, 2);
@@ -265,10 +265,19 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     // The hub has taken the new configuration, and started nothing.
     hub.process.says("The changed configuration is in force").await;
     until_status(&home, "disabled").await;
+    // Whoever wrote the project does not get it started by somebody who has not looked.
+    for words in [["mcp", "enable", "shop"], ["mcp", "disable", "shop"], ["mcp", "enable", "shop"]] {
+        let ran = home.run(&words).await;
+        assert_eq!(ran.code, i32::from(words[1] == "enable"), "{ran:?}");
+        assert!(words[1] == "disable" || ran.stderr.contains("portcullis mcp trust shop"), "{ran:?}");
+    }
+    until_status(&home, "disabled").await;
     let trusted = home.run(&["mcp", "trust", "shop", "--yes", "--json"]).await.json();
     assert_eq!((&trusted["trusted"], &trusted["switched_on"]), (&json!(true), &json!(true)), "{trusted}");
     let stands = until_status(&home, "connected").await;
     assert_eq!(stands["quarantined"], json!([]), "{stands}");
+    done(&home, &["mcp", "disable", "shop"]).await;
+    done(&home, &["mcp", "enable", "shop"]).await;
     // From the usual places, in the folder of a project.
     let mut command = home.command(&["mcp", "import", "--json"]);
     command.current_dir(home.user().join("project"));
@@ -277,4 +286,44 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
         found["files"][0]["skipped"][0]["why"], "a server of this name is configured already",
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
+    let home = home();
+    let file = home.user().join("mcp.json");
+    let servers = json!({
+        "good": { "command": "/bin/cat", "args": ["--api-key", "hunter2hunter2"], "env": { "GOOD_TOKEN": "abcdefgh12345" } },
+        "accepts": { "url": "https://a.example.com/mcp", "headers": { "Accept": "x", "Authorization": "Bearer abcdefgh54321" } },
+        "both": { "url": "https://b.example.com/mcp", "env": { "A": "b" } },
+        "nowhere": { "url": "nowhere" },
+    });
+    std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
+    let path = file.display().to_string();
+    let why = |found: &Value| {
+        let skipped = found["files"][0]["skipped"].as_array().unwrap();
+        skipped.iter().map(|one| format!("{}: {}\n", one["name"], one["why"])).collect::<String>()
+    };
+    let dry = home.run(&["mcp", "import", &path, "--json"]).await.json();
+    insta::assert_snapshot!(why(&dry), @r#"
+    "accepts": "`mcp.accepts.headers` is \"Accept\", expected names of headers, but none that the hub itself sets"
+    "both": "`mcp.both.env` is for a server with `command`"
+    "nowhere": "`mcp.nowhere.url` is no address of a server: relative URL without a base"
+    "#);
+    let ran = home.run(&["mcp", "import", &path, "--only", "nonesuch"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`"), "{ran:?}");
+    let ran = home.run(&["mcp", "import", &path, "--yes", "--json"]).await;
+    let done = ran.json();
+    assert_eq!((why(&done), &done["files"][0]["servers"][0]["name"]), (why(&dry), &json!("good")), "{done}");
+    // Only what was taken over left something in the store.
+    let secrets = home.run(&["secrets", "list", "--json"]).await.stdout;
+    assert!(secrets.contains("GOOD_TOKEN") && !secrets.contains("AUTHORIZATION"), "{secrets}");
+    let said = [
+        ran.stdout,
+        home.run(&["mcp", "list"]).await.stdout,
+        home.run(&["mcp", "list", "--json"]).await.stdout,
+    ];
+    assert!(said.iter().all(|said| !said.contains("hunter2")), "{said:?}");
+    assert!(said.iter().all(|said| said.contains("[HIDDEN]")), "{said:?}");
 }

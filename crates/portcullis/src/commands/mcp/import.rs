@@ -3,8 +3,8 @@
 use super::{Desk, explained};
 use crate::cli::McpImportArgs;
 use crate::commands::environment;
-use crate::config::{NewServer, add_servers, preview_servers};
-use crate::import::{self, Found, Imported};
+use crate::config::{EditError, NewServer, add_servers, check_server, preview_servers};
+use crate::import::{self, Around, Found, Imported};
 use crate::install::{Places, Platform};
 use crate::secrets::Asking;
 use crate::{BadUsage, print};
@@ -13,6 +13,7 @@ use portcullis_core::json::printable;
 use portcullis_core::{Secret, SystemClock};
 use portcullis_store::secrets::{Grant, SecretStore};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ const NAMES_MAX: usize = 99;
 impl Desk {
     pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
         let mut files = self.files(args)?;
+        check_names(&files, &args.only)?;
         let any = self.settle(&mut files, &args.only);
         let written = if args.yes && any { Some(self.take_over(&mut files, None)?) } else { None };
         self.tell(&files, written.as_deref());
@@ -54,13 +56,12 @@ impl Desk {
     }
 
     fn files(&self, args: &McpImportArgs) -> Result<Vec<Found>> {
-        let user_home = environment("HOME").map(PathBuf::from);
+        let project = std::env::current_dir().ok();
         if let Some(path) = &args.file {
-            let found = import::read(path, user_home.as_deref())
+            let found = around(project.as_deref(), |around| import::read(path, around))
                 .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
             return Ok(vec![found]);
         }
-        let project = std::env::current_dir().ok();
         let mut files = Vec::new();
         for (path, found) in in_usual_places(project.as_deref()) {
             match found {
@@ -71,7 +72,7 @@ impl Desk {
         Ok(files)
     }
 
-    /// Leaves out what is not wanted, and what is here already.
+    /// Leaves out what is not wanted, what is here already, and what could not be here.
     fn choose(&self, found: &mut Found, only: &[String]) {
         let (mut kept, mut skipped) = (Vec::new(), Vec::new());
         for server in std::mem::take(&mut found.servers) {
@@ -80,8 +81,13 @@ impl Desk {
             }
             if self.config.mcp.iter().any(|known| known.name == server.server.name) {
                 skipped.push((server.own, "a server of this name is configured already".to_owned()));
-            } else {
-                kept.push(server);
+                continue;
+            }
+            // Each by itself: one that does not fit must not keep the others out.
+            match check_server(self.home.path(), &environment, &server.server) {
+                Ok(()) => kept.push(server),
+                Err(EditError::Unfit { why, .. }) => skipped.push((server.own, why)),
+                Err(other) => skipped.push((server.own, other.to_string())),
             }
         }
         found.servers = kept;
@@ -95,7 +101,8 @@ impl Desk {
             found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));
         }
         // Before anything is kept: what cannot be written must not leave half of itself behind.
-        preview_servers(self.home.path(), &environment, &servers_of(files)).map_err(explained)?;
+        preview_servers(self.home.path(), &environment, &servers_of(files))
+            .map_err(|error| with_secrets(error, files))?;
         let makers = self.makers(false)?;
         let needs_store = files
             .iter()
@@ -124,7 +131,7 @@ impl Desk {
         // Off before they are configured: a hub that runs must not start one in between.
         for server in &new {
             makers.pins.revoke(&server.name)?;
-            makers.toggles.set(&server.name, Some(false))?;
+            makers.toggles.hold(&server.name)?;
         }
         add_servers(self.home.path(), &environment, &new).map_err(explained)
     }
@@ -146,6 +153,9 @@ impl Desk {
             if found.servers.is_empty() && found.skipped.is_empty() {
                 print::line("  no servers");
             }
+            for note in &found.notes {
+                print::line(format!("  note: {note}"));
+            }
         }
         let count: usize = files.iter().map(|found| found.servers.len()).sum();
         match written {
@@ -162,21 +172,54 @@ impl Desk {
                 print::note("None of the usual places has a file; name one: portcullis mcp import FILE")
             }
             None if count > 0 => print::note("Nothing is written yet; `--yes` does it."),
-            None => {}
+            None => print::note("There is nothing to take over."),
         }
     }
 }
 
 /// Reads the files in the usual places.
 pub(crate) fn in_usual_places(project: Option<&Path>) -> Vec<(PathBuf, Result<Found, String>)> {
-    let user_home = environment("HOME").map(PathBuf::from);
     let places = Places::from_env(Platform::current(), &environment).ok();
     let paths = import::usual_places(places.as_ref(), project);
     let read = |path: PathBuf| {
-        let found = import::read(&path, user_home.as_deref());
+        let found = around(project, |around| import::read(&path, around));
         (path, found)
     };
     paths.into_iter().map(read).collect()
+}
+
+/// Reads with what is known of this process.
+pub(crate) fn around<T>(project: Option<&Path>, read: impl FnOnce(&Around<'_>) -> T) -> T {
+    let user_home = environment("HOME").map(PathBuf::from);
+    let is_set = |name: &str| environment(name).is_some();
+    read(&Around { user_home: user_home.as_deref(), project, is_set: &is_set })
+}
+
+/// Says which names are there, where one is wanted that is not.
+fn check_names(files: &[Found], only: &[String]) -> Result<()> {
+    let own = |found: &Found| {
+        let skipped = found.skipped.iter().map(|(own, _)| own.clone());
+        found.servers.iter().map(|server| server.own.clone()).chain(skipped).collect::<Vec<_>>()
+    };
+    let known: BTreeSet<String> = files.iter().flat_map(own).collect();
+    let Some(missing) = only.iter().find(|name| !known.contains(*name)) else { return Ok(()) };
+    let names: Vec<String> = known.iter().map(|name| format!("`{}`", printable(name))).collect();
+    let there = if names.is_empty() { "no servers at all".to_owned() } else { names.join(", ") };
+    Err(BadUsage(format!("no server is named `{}` there; there are: {there}", printable(missing))).into())
+}
+
+/// Says which secrets an entry needs that a person puts into the file, because none of them was kept.
+fn with_secrets(error: EditError, files: &[Found]) -> anyhow::Error {
+    let by_hand = matches!(error, EditError::ByHand { .. });
+    let lifted = files.iter().flat_map(|found| &found.servers).flat_map(|server| &server.secrets);
+    let commands: Vec<String> = lifted
+        .map(|secret| format!("  portcullis secrets set {} --grant '{}'", secret.name, secret.grant))
+        .collect();
+    if !by_hand || commands.is_empty() {
+        return explained(error);
+    }
+    let why = "Nothing was kept. The secrets that it refers to have to be set first:";
+    BadUsage(format!("{error}{why}\n{}", commands.join("\n"))).into()
 }
 
 fn servers_of(files: &[Found]) -> Vec<NewServer> {
@@ -217,7 +260,7 @@ fn keep_secrets(store: &SecretStore, imported: &mut Imported) -> Result<()> {
 }
 
 fn told(imported: &Imported) -> String {
-    let entry = imported.server.written().replace('\n', "\n    ");
+    let entry = imported.server.shown().written().replace('\n', "\n    ");
     let mut text = format!("    {}\n", entry.trim_end());
     for secret in imported.secrets.iter().filter(|secret| secret.value.is_some()) {
         text.push_str(&format!(
@@ -234,7 +277,7 @@ fn told(imported: &Imported) -> String {
 
 fn shown(found: &Found) -> Value {
     let servers = found.servers.iter().map(|imported| {
-        let server = &imported.server;
+        let server = imported.server.shown();
         json!({
             "name": server.name,
             "own_name": imported.own,
@@ -252,6 +295,7 @@ fn shown(found: &Found) -> Value {
     });
     json!({
         "path": found.path,
+        "notes": found.notes,
         "servers": servers.collect::<Vec<_>>(),
         "skipped": found.skipped.iter().map(|(own, why)| json!({ "name": own, "why": why })).collect::<Vec<_>>(),
     })

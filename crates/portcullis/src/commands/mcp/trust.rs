@@ -108,9 +108,10 @@ impl Desk {
 
 /// Switches a server on that was only waiting to be looked at. Returns whether it was one.
 pub(crate) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
-    let waits = makers.toggles.of(name).enabled == Some(false);
-    if waits {
-        makers.toggles.set(name, None)?;
+    let toggle = makers.toggles.of(name);
+    let waits = toggle.enabled == Some(false);
+    if waits || toggle.unseen {
+        makers.toggles.seen(name)?;
     }
     Ok(waits)
 }

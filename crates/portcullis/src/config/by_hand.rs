@@ -1,0 +1,94 @@
+//! Servers as a person puts them into a file that is not changed for them, in the file's own format.
+
+use super::NewServer;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// Returns what belongs into the file of that name. What is private in it is left for the person to fill in.
+pub(super) fn entries(file: &str, servers: &[NewServer]) -> String {
+    let shown: Vec<NewServer> = servers.iter().map(NewServer::shown).collect();
+    match file.rsplit('.').next() {
+        Some("yaml" | "yml") => yaml(&shown),
+        Some("json") => {
+            let servers: Map<String, Value> =
+                shown.iter().map(|server| (server.name.clone(), Value::Object(members(server)))).collect();
+            format!("{:#}\n", json!({ "mcp": servers }))
+        }
+        _ => shown.iter().map(NewServer::written).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// Every value is on one line and written as JSON, which YAML reads as well.
+fn yaml(servers: &[NewServer]) -> String {
+    let mut text = "mcp:\n".to_owned();
+    for server in servers {
+        if let Some(comment) = &server.comment {
+            // Writing to a text does not fail, here and below.
+            let _ = writeln!(text, "  # {}", comment.replace(char::is_control, " "));
+        }
+        let _ = writeln!(text, "  {}:", Value::from(server.name.as_str()));
+        for (key, value) in members(server) {
+            let _ = writeln!(text, "    {key}: {value}");
+        }
+    }
+    text
+}
+
+fn members(server: &NewServer) -> Map<String, Value> {
+    let pairs = |all: &[(String, String)]| {
+        let members: Map<String, Value> =
+            all.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect();
+        (!members.is_empty()).then_some(Value::Object(members))
+    };
+    let texts = |all: &[String]| (!all.is_empty()).then(|| json!(all));
+    let trust = server.always_trusted.then(|| "always".into());
+    let all = [
+        ("command", server.command.clone().map(Value::from)),
+        ("cwd", server.cwd.clone().map(Value::from)),
+        ("url", server.url.clone().map(Value::from)),
+        ("args", texts(&server.args)),
+        ("env", pairs(&server.env)),
+        ("headers", pairs(&server.headers)),
+        ("timeout_ms", server.timeout_ms.map(Value::from)),
+        ("trust", trust),
+    ];
+    all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, add_servers};
+
+    #[test]
+    fn what_is_pasted_is_understood_in_every_format() {
+        let server = NewServer {
+            name: "two".to_owned(),
+            command: Some("npx".to_owned()),
+            args: vec!["-y".to_owned(), "a \"b\"\n".to_owned()],
+            env: vec![("KEY".to_owned(), "secret:KEY".to_owned())],
+            timeout_ms: Some(5_000),
+            comment: Some("from\nelsewhere".to_owned()),
+            ..NewServer::default()
+        };
+        for file in ["portcullis.yaml", "portcullis.yml", "portcullis.json"] {
+            let home = tempfile::tempdir().unwrap();
+            std::fs::write(home.path().join(file), "{}").unwrap();
+            let error = add_servers(home.path(), &|_| None, std::slice::from_ref(&server)).unwrap_err();
+            let said = error.to_string();
+            let entry = said.split_once("change it by hand:\n").unwrap().1;
+            std::fs::write(home.path().join(file), entry).unwrap();
+            let read = Config::load(home.path(), &|_| None).unwrap().config;
+            assert_eq!((&read.mcp[0].args, &read.mcp[0].env), (&server.args, &server.env), "{entry}");
+        }
+        insta::assert_snapshot!(entries("portcullis.yaml", &[server]), @r#"
+        mcp:
+          # from elsewhere
+          "two":
+            command: "npx"
+            args: ["-y","a \"b\"\n"]
+            env: {"KEY":"secret:KEY"}
+            timeout_ms: 5000
+        "#);
+    }
+}
