@@ -61,7 +61,9 @@ pub enum SecretError {
     Unknown(String),
     #[error("secret `{0}` is not an address; expected one that begins with https://")]
     NotAddress(String),
-    #[error("secret `{name}` is not granted for `{field}` at `{host}`")]
+    #[error(
+        "secret `{name}` is not granted for `{field}` at `{host}`; a person can allow it: portcullis secrets grant {name} '{host}:{field}'"
+    )]
     NotGranted { name: String, host: String, field: String },
     #[error(
         "there are {SECRETS_MAX} secrets already, or more than fit in one store; remove those that are no longer used"

@@ -83,7 +83,10 @@ async fn without_a_grant_nothing_is_sent() {
     let refused =
         client.get(&site.url("/")).header(header::AUTHORIZATION, Fill::secret(handle())).send().await;
     let error = ToolError::from(refused.unwrap_err());
-    assert_eq!(error.to_string(), "denied: secret `TOKEN` is not granted for `authorization` at `127.0.0.1`");
+    assert_eq!(
+        error.to_string(),
+        "denied: secret `TOKEN` is not granted for `authorization` at `127.0.0.1`; a person can allow it: portcullis secrets grant TOKEN '127.0.0.1:authorization'"
+    );
     assert_eq!(site.asked().len(), 0);
     // Nor is one looked up for an address that is refused.
     let source = grants(&["authorization"]);

@@ -206,8 +206,8 @@ fn a_value_goes_only_where_it_was_granted_for() {
     let ask = |host, field| store.resolve_for("TOKEN", host, field).map(|value| value.expose().clone());
     assert_eq!(ask("api.github.com", "authorization").unwrap(), VALUE);
     assert_eq!(ask("a.example.com", "x-key").unwrap(), VALUE);
-    insta::assert_snapshot!(why(ask("api.github.com.evil.example", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `api.github.com.evil.example`");
-    insta::assert_snapshot!(why(ask("a.example.com", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `a.example.com`");
+    insta::assert_snapshot!(why(ask("api.github.com.evil.example", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `api.github.com.evil.example`; a person can allow it: portcullis secrets grant TOKEN 'api.github.com.evil.example:Authorization'");
+    insta::assert_snapshot!(why(ask("a.example.com", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `a.example.com`; a person can allow it: portcullis secrets grant TOKEN 'a.example.com:Authorization'");
     insta::assert_snapshot!(why(store.resolve_for("OTHER", "api.github.com", "Authorization")), @"no secret is named `OTHER`; `portcullis secrets list` shows which exist");
     // Another value keeps them, others take their place, and one more is added once.
     set(&store, "TOKEN", "another value");
