@@ -65,6 +65,8 @@ impl Origin {
 #[derive(Debug, Clone)]
 pub struct Scope {
     pub allow: Pattern,
+    /// What of it is left out.
+    pub deny: Option<Pattern>,
     pub effects: EffectSet,
     pub view: ToolView,
 }
@@ -90,16 +92,21 @@ impl ToolView {
 
 impl Scope {
     pub fn everything() -> Scope {
-        Scope { allow: Pattern::any(), effects: EffectSet::ALL, view: ToolView::All }
+        Scope { allow: Pattern::any(), deny: None, effects: EffectSet::ALL, view: ToolView::All }
     }
 
     /// Returns whether nothing is out of this scope.
     pub fn is_everything(&self) -> bool {
-        self.effects == EffectSet::ALL && self.allow.is_any()
+        self.effects == EffectSet::ALL && self.allow.is_any() && self.deny.is_none()
     }
 
     pub fn covers(&self, name: &str, effect: Effect) -> bool {
-        self.effects.contains(effect) && self.allow.matches(name)
+        self.effects.contains(effect) && self.names(name)
+    }
+
+    /// Returns whether a name is in the scope, whatever is done by it.
+    pub fn names(&self, name: &str) -> bool {
+        self.allow.matches(name) && !self.deny.as_ref().is_some_and(|deny| deny.matches(name))
     }
 }
 

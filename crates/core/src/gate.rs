@@ -33,6 +33,8 @@ pub struct Listing<'a> {
     pub reach: Reach,
     pub labels: Labels,
     pub unruled: Unruled,
+    /// Whether it is the hub's own way to other things, which nobody has to be allowed: what is reached by it counts.
+    pub in_every_scope: bool,
 }
 
 impl<'a> Listing<'a> {
@@ -44,6 +46,7 @@ impl<'a> Listing<'a> {
             reach: tool.reach,
             labels: tool.labels,
             unruled: tool.unruled,
+            in_every_scope: tool.view.is_some(),
         }
     }
 
@@ -54,7 +57,7 @@ impl<'a> Listing<'a> {
             (Unruled::ByEffect, _) => (Reach::Local, Labels::NONE),
             _ => (Reach::Outside, Labels::FOREIGN),
         };
-        Listing { kind, name, effect: Effect::Read, reach, labels, unruled }
+        Listing { kind, name, effect: Effect::Read, reach, labels, unruled, in_every_scope: false }
     }
 
     /// Returns what the rules see of a call.
@@ -71,6 +74,7 @@ impl<'a> Listing<'a> {
                 reach: Reach::Outside,
                 labels: Labels::FOREIGN.with(Label::Private),
                 unruled: Unruled::ByEffect,
+                in_every_scope: false,
             },
             (Target::Resource(uri) | Target::Completion(CompletionOf::Template(uri)), _) => {
                 Listing::of_read("resource", uri, call.unruled)

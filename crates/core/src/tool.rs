@@ -216,7 +216,7 @@ impl ToolDef {
         self
     }
 
-    /// Says that only clients with this view know of the tool.
+    /// Says that only clients with this view know of the tool. It is in the scope of each of them.
     #[must_use]
     pub fn seen_by(mut self, view: ToolView) -> ToolDef {
         self.view = Some(view);

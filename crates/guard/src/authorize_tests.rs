@@ -20,7 +20,15 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
 fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: Reach) -> String {
     let decision = policy.decide(
         caller,
-        &Listing { kind: "tool", name, effect, reach, labels: Labels::NONE, unruled: Unruled::ByEffect },
+        &Listing {
+            kind: "tool",
+            name,
+            effect,
+            reach,
+            labels: Labels::NONE,
+            unruled: Unruled::ByEffect,
+            in_every_scope: false,
+        },
         Timestamp::UNIX_EPOCH,
     );
     format!("{} by {}", decision.as_str(), decision.rule())

@@ -148,8 +148,8 @@ impl Policy {
         let decision =
             self.consider(caller, listing, now, |rule, mismatch| considered.push((rule, mismatch)));
         let scope = &caller.client.scope;
-        let out_of_scope = (!scope.covers(listing.name, listing.effect))
-            .then(|| if scope.allow.matches(listing.name) { Part::Effects } else { Part::Tools });
+        let out_of_scope = (!in_scope(caller, listing))
+            .then(|| if scope.names(listing.name) { Part::Effects } else { Part::Tools });
         Explanation { out_of_scope, considered, decision }
     }
 
@@ -160,7 +160,7 @@ impl Policy {
         now: Timestamp,
         mut tell: impl FnMut(&'p Rule, Option<Part>),
     ) -> Decision {
-        if !caller.client.scope.covers(listing.name, listing.effect) {
+        if !in_scope(caller, listing) {
             return Decision::Deny { rule: "scope".to_owned() };
         }
         let moment = Moment::new(now, &self.zone);
@@ -185,6 +185,10 @@ impl Policy {
         let moment = Moment::new(now, &self.zone);
         self.rules.iter().map(|rule| rule.when.mismatch(&moment).is_none()).collect()
     }
+}
+
+fn in_scope(caller: &Caller, listing: &Listing<'_>) -> bool {
+    listing.in_every_scope || caller.client.scope.covers(listing.name, listing.effect)
 }
 
 /// Returns what holds where no rule matches, and its name.

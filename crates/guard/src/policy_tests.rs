@@ -52,6 +52,7 @@ const READ: Listing<'static> = Listing {
     reach: Reach::Local,
     labels: Labels::NONE,
     unruled: Unruled::ByEffect,
+    in_every_scope: false,
 };
 
 /// Hours, days and end of a rule, a time, and what of the rule does not hold then.
@@ -492,9 +493,9 @@ proptest! {
         minutes in 0i64..20 * 24 * 60,
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
-        let scope = portcullis_core::Scope { allow, effects, view: ToolView::All };
+        let scope = portcullis_core::Scope { allow, deny: None, effects, view: ToolView::All };
         let who = Caller { origin, ..client(name, scope) };
-        let listing = Listing { kind: "tool", name: tool, effect, reach, labels, unruled: Unruled::ByEffect };
+        let listing = Listing { name: tool, effect, reach, labels, ..READ };
         let decided = policy.decide(&who, &listing, now);
         let explained = policy.explain(&who, &listing, now);
         prop_assert_eq!(&decided, &explained.decision);

@@ -170,7 +170,7 @@ pub(crate) fn caller(name: &str) -> Caller {
 }
 
 pub(crate) fn scope(allow: &[&str], effects: EffectSet) -> Scope {
-    Scope { allow: Pattern::new(allow).unwrap(), effects, view: ToolView::All }
+    Scope { allow: Pattern::new(allow).unwrap(), deny: None, effects, view: ToolView::All }
 }
 
 /// Returns a call of client `ada`: `tool_name {"arguments": 1}`, or with `resource`, `prompt` or `completion` before it.

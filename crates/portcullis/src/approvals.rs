@@ -3,7 +3,7 @@
 use crate::commands::environment;
 use crate::config::{AddRuleError, AllowRule, Config, add_rule};
 use crate::folder_changes::FolderChanges;
-use crate::labels::KnownLabels;
+use crate::known_tools::KnownTools;
 use crate::{BadUsage, compose};
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
@@ -41,8 +41,10 @@ pub(crate) fn allow_always(
     let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
     let origin = origin.context("the origin of the call is not known any more")?;
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
-    let labels = KnownLabels::of(config)?.find(target);
-    let listing = Listing { kind: "tool", name: target, effect, reach, labels, unruled: Unruled::ByEffect };
+    let labels = KnownTools::of(config)?.labels(target);
+    let unruled = Unruled::ByEffect;
+    let listing =
+        Listing { kind: "tool", name: target, effect, reach, labels, unruled, in_every_scope: false };
     let before = match decide_today(config, client, origin, &listing, now) {
         Decision::Allow { .. } => return Ok(None),
         // The rules changed since the call was asked about, and a person meant them to.

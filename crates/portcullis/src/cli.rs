@@ -77,6 +77,12 @@ pub enum Command {
     /// List the tools, or call one
     Tools(ToolsArgs),
     /// Put other MCP servers behind this hub, and say what of them is let in
+    #[command(after_help = "\
+Examples:
+  portcullis mcp add git -- uvx mcp-server-git --repository ~/code
+  portcullis mcp import                      what other programs use
+  portcullis mcp trust git                   look at what it offers, and let that in
+  portcullis mcp status                      how all of them stand")]
     Mcp(McpArgs),
     /// Say who may call, and what
     Clients(ClientsArgs),
@@ -144,6 +150,7 @@ pub enum ClientsCommand {
 Examples:
   portcullis clients add laptop
   portcullis clients add ci --allow 'workspace_*' --effects read --expires 30d
+  portcullis clients add helper --tools search --allow 'git_*' --deny '*_push'
   portcullis clients add editor --install vscode")]
     Add(AddArgs),
     /// List the clients; tokens are never shown
@@ -253,6 +260,9 @@ pub struct AddArgs {
     /// What it may see and call: a glob over names of tools, addresses of resources and names of prompts; repeatable
     #[arg(long, value_name = "GLOB")]
     pub allow: Vec<String>,
+    /// What of that it may not see and call: such a glob; repeatable
+    #[arg(long, value_name = "GLOB")]
+    pub deny: Vec<String>,
     /// What its calls may do: read, create, write, destroy
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
     pub effects: Vec<Effect>,

@@ -1,29 +1,71 @@
-//! What a tool has to do with data, found by its name alone.
+//! What is known of a tool by its name alone: what it does, what it has to do with data, and whose it is.
 
 use crate::compose;
-use crate::config::{Config, McpServer};
+use crate::config::{Config, McpServer, Verdict};
 use anyhow::Result;
-use portcullis_core::Labels;
+use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef, Unruled};
+use serde_json::json;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 
 /// What the configuration says of every tool, whether a server of it runs or not.
-pub(crate) struct KnownLabels<'a> {
-    native: HashMap<String, Labels>,
+pub(crate) struct KnownTools<'a> {
+    native: HashMap<String, (Effect, Labels)>,
     servers: &'a [McpServer],
 }
 
-impl KnownLabels<'_> {
-    pub(crate) fn of(config: &Config) -> Result<KnownLabels<'_>> {
+impl KnownTools<'_> {
+    pub(crate) fn of(config: &Config) -> Result<KnownTools<'_>> {
         let native = compose::native_tools(config)?;
-        let native = native.iter().map(|tool| (tool.name.clone(), tool.labels)).collect();
-        Ok(KnownLabels { native, servers: &config.mcp })
+        let native = native.iter().map(|tool| (tool.name.clone(), (tool.effect, tool.labels))).collect();
+        Ok(KnownTools { native, servers: &config.mcp })
     }
 
     /// Returns the labels of a tool. One that nobody is known to have is taken for a stranger's.
-    pub(crate) fn find(&self, tool: &str) -> Labels {
-        if let Some(labels) = self.native.get(tool) {
-            return *labels;
+    pub(crate) fn labels(&self, tool: &str) -> Labels {
+        match (self.native.get(tool), self.owner(tool)) {
+            (Some((_, labels)), _) => *labels,
+            (None, Some((server, own))) => labels_of(server, own),
+            (None, None) => Labels::FOREIGN,
         }
+    }
+
+    /// Returns what a tool does, where anybody is known to have it.
+    pub(crate) fn effect(&self, tool: &str) -> Option<Effect> {
+        match self.native.get(tool) {
+            Some((effect, _)) => Some(*effect),
+            None => self.owner(tool).map(|(server, own)| effect_of(server, own)),
+        }
+    }
+
+    /// Returns a tool as the settings of a server that is trusted in any case make it, if its name is one that a tool
+    /// of that server would have. Whether there is such a tool, only the server knows.
+    pub(crate) fn assumed(&self, tool: &str) -> Option<ToolDef> {
+        let (server, own) = self.owner(tool).filter(|(server, _)| server.always_trusted)?;
+        let is_listed =
+            server.allow.matches(own) && !server.deny.as_ref().is_some_and(|deny| deny.matches(own));
+        let def = ToolDef::foreign(
+            server.name.clone(),
+            tool.to_owned(),
+            String::new(),
+            String::new(),
+            effect_of(server, own),
+            Reach::Outside,
+            Limits::DEFAULT,
+            json!({ "type": "object" }),
+            None,
+            Definition::new(RawValue::NULL.to_owned()),
+        );
+        let unruled = match server.decision {
+            Verdict::Allow => Unruled::Allow,
+            Verdict::Ask => Unruled::Ask,
+            Verdict::Deny => Unruled::Deny,
+        };
+        is_listed.then(|| def.unruled(unruled).labelled(labels_of(server, own)))
+    }
+
+    /// Returns the server whose prefix a name carries, and the tool's own name there.
+    fn owner<'t>(&'t self, tool: &'t str) -> Option<(&'t McpServer, &'t str)> {
         let mut owners: Vec<(&McpServer, &str)> = self
             .servers
             .iter()
@@ -37,10 +79,19 @@ impl KnownLabels<'_> {
             .collect();
         // A longer prefix says more.
         owners.sort_by_key(|(server, _)| std::cmp::Reverse(server.prefix.len()));
-        let Some((server, shown)) = owners.first() else { return Labels::FOREIGN };
+        let (server, shown) = *owners.first()?;
         let renamed = server.rename.iter().find(|(_, other)| other == shown);
-        let own = renamed.map_or(*shown, |(own, _)| own.as_str());
-        let said = server.labels.iter().find(|(tools, _)| tools.matches(own));
-        said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
+        Some((server, renamed.map_or(shown, |(own, _)| own.as_str())))
     }
+}
+
+/// What is not said is taken for the worst.
+fn effect_of(server: &McpServer, own: &str) -> Effect {
+    let said = server.effects.iter().find(|(tools, _)| tools.matches(own));
+    said.map_or(Effect::Destroy, |(_, effect)| *effect)
+}
+
+fn labels_of(server: &McpServer, own: &str) -> Labels {
+    let said = server.labels.iter().find(|(tools, _)| tools.matches(own));
+    said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
 }

@@ -11,7 +11,7 @@ mod hidden;
 mod home;
 mod import;
 pub mod install;
-mod labels;
+mod known_tools;
 mod logging;
 mod login;
 mod mcp;

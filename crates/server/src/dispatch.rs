@@ -21,6 +21,7 @@ use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -295,11 +296,14 @@ impl Exchange {
         let generation = outgoing.generation();
         let caller = self.caller();
         let clean = |tool: &ToolDef| outgoing.item(render::tool(tool));
+        let within_reach = OnceCell::new();
         let listed = |tool: &Arc<ToolDef>| {
-            // What it can find depends on who looks, so it is not kept.
-            if tool.name == search::FIND
+            // What can be found depends on who looks, so it is not kept.
+            if search::is_own(tool)
                 && let Ok(definition) = serde_json::from_str(render::tool(tool).get())
-                && let Ok(raw) = to_raw_value(&search::described(&self.hub.gate, &caller, definition))
+                && let within_reach =
+                    within_reach.get_or_init(|| search::within_reach(&self.hub.gate, &caller))
+                && let Ok(raw) = to_raw_value(&search::described(within_reach, definition))
             {
                 return Arc::new(Listed::once(outgoing.item(raw)));
             }
@@ -393,7 +397,8 @@ impl Exchange {
         // The tool that is named is the one that is called, on the whole road.
         let mut found = None;
         let mut name = name;
-        if name == search::CALL && self.client.scope.view == ToolView::Search {
+        let may_search = || self.hub.gate.find_tool(&self.caller(), search::CALL).is_some();
+        if name == search::CALL && self.client.scope.view == ToolView::Search && may_search() {
             let bytes_max = |name: &str| self.hub.gate.input_bytes_max(&Target::Tool(name.to_owned()));
             match search::named(params.raw(Key::Arguments), bytes_max) {
                 Ok((named, arguments)) => (name, found) = (named, Some(arguments)),

@@ -164,17 +164,25 @@ fn behind(tools: &[Arc<ToolDef>]) -> String {
     text
 }
 
-/// Writes `find_tools` with what this caller can find by it.
-pub(crate) fn described(gate: &Gate, caller: &Caller, mut definition: Value) -> Value {
+/// Says what this caller can find, and call.
+pub(crate) fn within_reach(gate: &Gate, caller: &Caller) -> String {
     let found = gate.found(caller);
-    let said = definition["description"].as_str().unwrap_or_default().to_owned();
-    let more = if found.is_empty() {
-        "At the moment no other server is connected.".to_owned()
-    } else {
-        format!("Behind it:\n{}", behind(&found))
-    };
-    definition["description"] = format!("{said}\n\n{more}").into();
+    if found.is_empty() {
+        return "At the moment no other server is connected.".to_owned();
+    }
+    format!("Behind it:\n{}", behind(&found))
+}
+
+/// Writes one of the two with what can be found.
+pub(crate) fn described(within_reach: &str, mut definition: Value) -> Value {
+    let said = definition["description"].as_str().unwrap_or_default();
+    definition["description"] = format!("{said}\n\n{within_reach}").into();
     definition
+}
+
+/// Returns whether a tool is one of the two.
+pub(crate) fn is_own(tool: &ToolDef) -> bool {
+    tool.view == Some(ToolView::Search) && (tool.name == FIND || tool.name == CALL)
 }
 
 /// What a call of `call_tool` names: the call that is really made.

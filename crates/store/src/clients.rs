@@ -66,6 +66,8 @@ pub struct NewClient {
     pub name: String,
     /// Globs over the names of tools, resources and prompts.
     pub allow: Vec<String>,
+    /// Globs over those of them that it may not use.
+    pub deny: Vec<String>,
     pub effects: EffectSet,
     /// How it gets to know the tools of other servers.
     pub tools: ToolView,
@@ -80,6 +82,7 @@ pub struct ClientInfo {
     /// The first characters of the token, so that a person can tell which one it is.
     pub token_hint: String,
     pub allow: Vec<String>,
+    pub deny: Vec<String>,
     #[serde(serialize_with = "effect_names")]
     pub effects: EffectSet,
     #[serde(serialize_with = "view_name")]
@@ -144,6 +147,7 @@ impl Directory {
     pub fn add(&self, new: NewClient) -> Result<(ClientInfo, Secret<String>), IdentityError> {
         check_name(&new.name)?;
         check_scope(&new.allow, new.effects)?;
+        Pattern::new(&new.deny)?;
         let created = now(&*self.clock)?;
         let expires = new.expires_in.map(|life| later(created, life)).transpose()?;
         let (token, digest) = token::generate()?;
@@ -151,6 +155,7 @@ impl Directory {
             name: new.name,
             token_hint: token::hint_of(token.expose()),
             allow: new.allow,
+            deny: new.deny,
             effects: new.effects,
             tools: new.tools,
             created,
@@ -169,7 +174,7 @@ impl Directory {
         Ok((info, token))
     }
 
-    /// Changes what a client may do, from its next request on. Its token stays the same.
+    /// Changes what a client may do, from its next request on. Its token stays the same, and what it is denied too.
     pub fn change_scope(
         &self,
         name: &str,
@@ -223,7 +228,9 @@ impl Known {
             let info = record.info()?;
             let broken = |why: String| format!("client `{}` in {}: {why}", info.name, file::FILE_NAME);
             let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
-            let scope = Scope { allow, effects: info.effects, view: info.tools };
+            let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose();
+            let deny = deny.map_err(|e| broken(e.to_string()))?;
+            let scope = Scope { allow, deny, effects: info.effects, view: info.tools };
             let client = Arc::new(Client { name: info.name.clone(), scope });
             let entry = Entry { client, expires: info.expires };
             if !names.insert(info.name.clone()) {

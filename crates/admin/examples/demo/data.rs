@@ -23,6 +23,7 @@ pub(crate) fn clients() -> Vec<ClientShown> {
         name: name.into(),
         token_hint: hint.map(Into::into),
         allow: allow.iter().map(|text| (*text).into()).collect(),
+        deny: Vec::new(),
         effects: effects.iter().map(|text| (*text).into()).collect(),
         tools: "all".into(),
         created: Some(ago(60 * 24 * 30)),

@@ -173,6 +173,7 @@ impl Desk for DemoDesk {
             name: new.name,
             token_hint: Some("pcl_demo".into()),
             allow: new.allow,
+            deny: Vec::new(),
             effects: new.effects,
             tools: "all".into(),
             created: Some(Timestamp::now()),

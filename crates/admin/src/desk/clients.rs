@@ -18,6 +18,8 @@ pub struct ClientShown {
     pub token_hint: Option<String>,
     /// Globs over the names of tools, resources and prompts.
     pub allow: Vec<String>,
+    /// Globs over those of them that it may not use.
+    pub deny: Vec<String>,
     /// Of `read`, `create`, `write` and `destroy`.
     pub effects: Vec<String>,
     /// How it gets to know the tools of other servers: `all` or `search`.

@@ -29,6 +29,7 @@ impl HubDesk {
             name: stdio.client.clone(),
             token_hint: None,
             allow: stdio.scope.allow.globs().iter().map(ToString::to_string).collect(),
+            deny: stdio.scope.deny.iter().flat_map(|deny| deny.globs().to_vec()).collect(),
             effects: names(stdio.scope.effects),
             tools: stdio.scope.view.as_str().to_owned(),
             created: None,
@@ -57,7 +58,7 @@ impl HubDesk {
         let allow = bounded(if new.allow.is_empty() { vec!["*".to_owned()] } else { new.allow })?;
         let effects = if new.effects.is_empty() { EffectSet::ALL } else { effects(&new.effects)? };
         let tools = view(new.tools.as_deref())?.unwrap_or_default();
-        let wanted = NewClient { name: new.name, allow, effects, tools, expires_in };
+        let wanted = NewClient { name: new.name, allow, deny: Vec::new(), effects, tools, expires_in };
         let identity = self.composed.identity.clone();
         let (info, token) = blocking(move || identity.add(wanted).map_err(problem)).await?;
         tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was made.");
@@ -168,6 +169,7 @@ fn shown(info: ClientInfo, calls: &LastCalls) -> ClientShown {
         last_call: calls.get(&info.name).copied().filter(|at| *at >= info.created),
         token_hint: Some(info.token_hint),
         allow: info.allow,
+        deny: info.deny,
         effects: names(info.effects),
         tools: info.tools.as_str().to_owned(),
         created: Some(info.created),

@@ -11,7 +11,11 @@ pub struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
-    /// List the configured servers
+    /// List the configured servers: whether they are used and trusted, and how they are reached
+    #[command(after_help = "\
+Examples:
+  portcullis mcp list
+  portcullis mcp list --json")]
     List,
     /// Add a server: connect to it, show what it offers, and trust it if you say so
     ///
@@ -23,26 +27,52 @@ Examples:
   portcullis mcp add notes --url https://mcp.example.com/mcp --header Authorization=secret:NOTES_TOKEN")]
     Add(McpAddArgs),
     /// Take a server out of the configuration, and forget that it was trusted
-    Remove { name: String },
+    ///
+    /// Its own lines go, and the comment right above them; everything else in the file stays as it is.
+    #[command(after_help = "Example: portcullis mcp remove git")]
+    Remove {
+        /// Its name in the configuration
+        name: String,
+    },
     /// Connect to a server once, from here, and tell what it offers or why it does not work
     #[command(after_help = "Example: portcullis mcp test git")]
-    Test { name: String },
+    Test {
+        /// Its name in the configuration
+        name: String,
+    },
     /// Show how the servers stand in the hub that runs on this home
     #[command(after_help = "\
 Examples:
   portcullis mcp status
   portcullis mcp status git --json")]
-    Status { name: Option<String> },
+    Status {
+        /// Its name in the configuration; all of them if left out
+        name: Option<String>,
+    },
     /// Let a running hub connect to a server anew
-    Reload { name: String },
+    #[command(after_help = "Example: portcullis mcp reload git")]
+    Reload {
+        /// Its name in the configuration
+        name: String,
+    },
     /// Switch a server on, whatever the configuration says
-    Enable { name: String },
-    /// Switch a server off, whatever the configuration says
-    Disable { name: String },
+    ///
+    /// One that was imported has to be looked at first, with `portcullis mcp trust NAME`.
+    #[command(after_help = "Example: portcullis mcp enable git")]
+    Enable {
+        /// Its name in the configuration
+        name: String,
+    },
+    /// Switch a server off, whatever the configuration says, until it is switched on again
+    #[command(after_help = "Example: portcullis mcp disable git")]
+    Disable {
+        /// Its name in the configuration
+        name: String,
+    },
     /// Take over servers from the files of other programs; shows what it would do unless `--yes` is given
     ///
-    /// Reads the files of Claude Desktop, Claude Code, Cursor, VS Code and OpenCode. Tokens in them go into the secret
-    /// store. Nothing is started: an imported server is switched off until `portcullis mcp trust NAME`.
+    /// What does not fit is left out, with the reason. Reads the files of Claude Desktop, Claude Code (also those for the project of this folder), Cursor, VS Code and
+    /// OpenCode. Tokens in them go into the secret store. Nothing is started: an imported server is switched off until `portcullis mcp trust NAME`.
     #[command(after_help = "\
 Examples:
   portcullis mcp import                      what the usual places hold
@@ -72,7 +102,8 @@ Examples:
         #[arg(long)]
         open: bool,
     },
-    /// Forget the login of a server
+    /// Forget the login of a server, and revoke its tokens where that is offered
+    #[command(after_help = "Example: portcullis mcp logout notes")]
     Logout {
         /// Its name in the configuration
         name: String,
@@ -123,6 +154,7 @@ pub struct McpImportArgs {
 
 #[derive(Debug, Args)]
 pub struct McpTrustArgs {
+    /// Its name in the configuration
     pub name: String,
     /// Show every difference word for word
     #[arg(long)]
@@ -133,4 +165,26 @@ pub struct McpTrustArgs {
     /// Take trust back instead
     #[arg(long, conflicts_with_all = ["diff", "yes"])]
     pub revoke: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_an_example_and_says_what_it_takes() {
+        let all = Cli::command();
+        let mcp = all.find_subcommand("mcp").unwrap();
+        for command in std::iter::once(mcp).chain(mcp.get_subcommands()) {
+            let name = command.get_name();
+            assert!(
+                command.get_after_help().is_some_and(|help| help.to_string().contains("portcullis mcp")),
+                "{name}"
+            );
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{name}: {}", argument.get_id());
+            }
+        }
+    }
 }

@@ -54,7 +54,8 @@ fn add(
         return Err(BadUsage(reason).into());
     }
     let url = url_of(config.http.listen);
-    let new = NewClient { name: args.name, allow, effects, tools: args.tools.into(), expires_in };
+    let new =
+        NewClient { name: args.name, allow, deny: args.deny, effects, tools: args.tools.into(), expires_in };
     let (info, token) = directory.add(new).map_err(explained)?;
     let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
     if as_json {
@@ -122,6 +123,7 @@ fn shown(info: &ClientInfo) -> Value {
         "name": info.name,
         "token_hint": info.token_hint,
         "allow": info.allow,
+        "deny": info.deny,
         "effects": info.effects.iter().map(|effect| effect.as_str()).collect::<Vec<_>>(),
         "created": info.created.to_string(),
         "expires": info.expires.map(|expires| expires.to_string()),
@@ -135,7 +137,7 @@ fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
         print::json(&Value::Array(clients.iter().map(shown).collect()));
         return Ok(ExitCode::SUCCESS);
     }
-    let heading = ["CLIENT", "TOKEN", "ALLOW", "EFFECTS", "CREATED", "EXPIRES"];
+    let heading = ["CLIENT", "TOKEN", "ALLOW", "DENY", "EFFECTS", "CREATED", "EXPIRES"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for info in &clients {
         let effects: Vec<&str> = info.effects.iter().map(|effect| effect.as_str()).collect();
@@ -148,6 +150,7 @@ fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
             info.name.clone(),
             format!("pcl_{}…", info.token_hint),
             info.allow.join(" "),
+            if info.deny.is_empty() { "-".to_owned() } else { info.deny.join(" ") },
             effects.join(","),
             info.created.to_string(),
             expires,

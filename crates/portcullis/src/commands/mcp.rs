@@ -121,14 +121,27 @@ impl Desk {
     }
 
     fn reload(&self, name: &str) -> Result<ExitCode> {
-        let (server, makers) = (self.server(name)?, self.makers(false)?);
+        let server = self.server(name)?;
+        let makers = self.makers(false)?;
+        if !makers.is_wanted(server) {
+            // Then nothing is connected, and nothing will be.
+            let how = may_run(server, &makers).map_or("trust", |()| "enable");
+            if self.as_json {
+                print::json(&json!({ "server": name, "reload": false, "enabled": false }));
+            } else {
+                print::line(format!(
+                    "Server `{name}` is switched off, so it does not connect. To switch it on: portcullis mcp {how} {name}"
+                ));
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         if server.place.is_none() {
             // Whoever says this may know of a program that the hub did not find; where nobody does, the hub says so.
             let _ = makers.find_program(server);
         }
         makers.toggles.reload(name)?;
         let running = self.hub_runs()?;
-        self.told(name, json!({ "reload": true }), running, "connects anew");
+        self.told(name, json!({ "reload": true, "enabled": true }), running, "connects anew");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -177,6 +190,22 @@ pub(crate) fn may_run(server: &McpServer, makers: &Makers) -> Result<(), String>
     Err(format!(
         "server `{name}` came from elsewhere, and nobody has looked at it yet; look, and let it in, with: portcullis mcp trust {name}"
     ))
+}
+
+/// Says what to do about a server that does not let us in.
+pub(super) fn sign_in_hint(server: &McpServer, status: &str) -> Option<String> {
+    let name = &server.name;
+    let header = server.headers.iter().find(|(header, _)| header == "authorization");
+    match (status, &server.oauth, header) {
+        ("needs_auth", Some(_), _) => Some(format!("log in: portcullis mcp auth {name}")),
+        ("needs_auth", None, Some(_)) => Some(format!(
+            "what `mcp.{name}.headers` says in `Authorization` is not accepted there; set the right one, or take it out and add `oauth = true`"
+        )),
+        ("needs_auth", None, None) => Some(format!(
+            "add `oauth = true` to `mcp.{name}` in the configuration, then: portcullis mcp auth {name}"
+        )),
+        _ => None,
+    }
 }
 
 /// Says how a server is reached, on one line.

@@ -5,7 +5,7 @@ pub(crate) mod test;
 use super::{Opened, open};
 use crate::cli::{PolicyArgs, PolicyCommand};
 use crate::compose;
-use crate::config::{Config, Loaded};
+use crate::config::{self, Config, Loaded, McpServer};
 use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
@@ -61,6 +61,14 @@ fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
     defaults
 }
 
+fn server_decision(server: &McpServer) -> Verdict {
+    match server.decision {
+        config::Verdict::Allow => Verdict::Allow,
+        config::Verdict::Ask => Verdict::Ask,
+        config::Verdict::Deny => Verdict::Deny,
+    }
+}
+
 /// Returns the rules and defaults as data.
 pub(crate) fn listed(loaded: &Loaded) -> Result<Value> {
     let policy = compose::policy(&loaded.config);
@@ -75,6 +83,9 @@ pub(crate) fn listed(loaded: &Loaded) -> Result<Value> {
         }).collect::<Vec<_>>(),
         "defaults": defaults().into_iter().map(|(name, verdict, about)| {
             json!({ "name": name, "decision": verdict.as_str(), "about": about })
+        }).collect::<Vec<_>>(),
+        "servers": loaded.config.mcp.iter().map(|server| {
+            json!({ "name": server.name, "decision": server_decision(server).as_str() })
         }).collect::<Vec<_>>(),
     }))
 }
@@ -99,9 +110,17 @@ fn list(loaded: &Loaded, as_json: bool) -> Result<ExitCode> {
     for (name, verdict, about) in defaults() {
         rows.push(vec![name.to_owned(), verdict.as_str().to_owned(), about.join(", ")]);
     }
+    for server in &loaded.config.mcp {
+        let verdict = server_decision(server).as_str();
+        let about = format!("what is let in of server `{0}` (`mcp.{0}.decision`)", server.name);
+        rows.push(vec![format!("server:{verdict}"), verdict.to_owned(), about]);
+    }
     print::out(format!("\n{}", print::table(&rows)));
     print::line(
-        "\nWhat is out of a client's scope is denied before any rule, and so is a name that nobody knows.",
+        "\nTools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.",
+    );
+    print::line(
+        "What is out of a client's scope is denied before any rule, and so is a name that nobody knows.",
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -133,6 +133,7 @@ fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
     let new = NewClient {
         name: FIRST_CLIENT.to_owned(),
         allow: vec!["*".to_owned()],
+        deny: Vec::new(),
         effects: EffectSet::ALL,
         tools: ToolView::All,
         expires_in: None,

@@ -1,12 +1,15 @@
 //! `portcullis tools`: list the tools, or call one, through every guard.
 
 use super::link::Link;
+use super::policy::test::server_tools;
 use super::{Opened, block_on, open};
 use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::config::Config;
-use crate::labels::KnownLabels;
+use crate::home::Home;
+use crate::known_tools::KnownTools;
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result};
+use portcullis_core::Effect;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -22,19 +25,27 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     block_on(async {
         let mut link = Link::open(&home, &loaded.config).await?;
         match command {
-            ToolsCommand::List => list(&mut link, &loaded.config, as_json).await,
+            ToolsCommand::List => list(&mut link, &home, &loaded.config, as_json).await,
             ToolsCommand::Call { name, arguments } => call(&mut link, &name, &arguments, as_json).await,
         }
     })?
 }
 
-async fn list(link: &mut Link, config: &Config, as_json: bool) -> Result<ExitCode> {
+async fn list(link: &mut Link, home: &Home, config: &Config, as_json: bool) -> Result<ExitCode> {
     let mut tools = link.list("tools/list", "tools").await?;
+    // The hub's own words on a tool are no part of what agents are told of it, and a server's own words on what its
+    // tools do are not what the hub goes by.
+    let known = KnownTools::of(config)?;
+    let trusted = server_tools(home, config)?;
+    let effect = |tool: &Value| {
+        let name = tool["name"].as_str().unwrap_or_default();
+        let looked_at = trusted.iter().find(|known| known.name == name).map(|known| known.effect);
+        looked_at.or_else(|| known.effect(name)).unwrap_or_else(|| hinted(tool)).as_str()
+    };
     if as_json {
-        // The hub's own words on a tool are no part of what agents are told of it.
-        let labels = KnownLabels::of(config)?;
         for tool in &mut tools {
-            tool["labels"] = json!(labels.find(tool["name"].as_str().unwrap_or_default()).names());
+            tool["effect"] = effect(tool).into();
+            tool["labels"] = json!(known.labels(tool["name"].as_str().unwrap_or_default()).names());
         }
         print::json(&Value::Array(tools));
         return Ok(ExitCode::SUCCESS);
@@ -48,12 +59,13 @@ async fn list(link: &mut Link, config: &Config, as_json: bool) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-fn effect(tool: &Value) -> &'static str {
-    let hint = |name: &str| tool["annotations"][name].as_bool().unwrap_or(false);
+/// What a tool of the hub's own does, that no family has: it says so itself, and the worst where it does not.
+fn hinted(tool: &Value) -> Effect {
+    let hint = |name: &str| tool["annotations"][name].as_bool();
     match (hint("readOnlyHint"), hint("destructiveHint")) {
-        (true, _) => "read",
-        (false, true) => "change",
-        (false, false) => "create",
+        (Some(true), _) => Effect::Read,
+        (_, Some(false)) => Effect::Create,
+        _ => Effect::Destroy,
     }
 }
 

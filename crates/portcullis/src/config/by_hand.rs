@@ -1,13 +1,14 @@
 //! Servers as a person puts them into a file that is not changed for them, in the file's own format.
 
 use super::NewServer;
+use crate::private::HIDDEN;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Returns what belongs into the file of that name. What is private in it is left for the person to fill in.
 pub(super) fn entries(file: &str, servers: &[NewServer]) -> String {
     let shown: Vec<NewServer> = servers.iter().map(NewServer::shown).collect();
-    match file.rsplit('.').next() {
+    let mut text = match file.rsplit('.').next() {
         Some("yaml" | "yml") => yaml(&shown),
         Some("json") => {
             let servers: Map<String, Value> =
@@ -15,7 +16,11 @@ pub(super) fn entries(file: &str, servers: &[NewServer]) -> String {
             format!("{:#}\n", json!({ "mcp": servers }))
         }
         _ => shown.iter().map(NewServer::written).collect::<Vec<_>>().join("\n"),
+    };
+    if text.contains(HIDDEN) {
+        text.push_str(&format!("What is {HIDDEN} in it is private; fill it in.\n"));
     }
+    text
 }
 
 /// Every value is on one line and written as JSON, which YAML reads as well.

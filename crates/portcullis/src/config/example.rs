@@ -259,6 +259,8 @@ mod tests {
         #client = "local"
         # Globs over the names that it may use.
         #allow = ["*"]
+        # Globs over those of them that it may not use.
+        #deny = []
         # What it may do at most: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
         # How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
@@ -381,7 +383,7 @@ mod tests {
         # What is decided about its tools where no rule speaks: allow, ask or deny.
         ## decision = "allow"
 
-        # Rules, first match wins; a call that no rule matches is decided by what it does.
+        # Rules, first match wins; a call that no rule matches is decided by what it does, one of another server by its `decision`.
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names
         ## clients = ["*"]                # globs over clients

@@ -131,6 +131,7 @@ impl Checks<'_> {
         }
         let scope = Scope {
             allow: self.pattern("/stdio/allow", &stdio.allow),
+            deny: (!stdio.deny.is_empty()).then(|| self.pattern("/stdio/deny", &stdio.deny)),
             effects: effects(&stdio.effects),
             view: match stdio.tools {
                 ViewName::All => ToolView::All,

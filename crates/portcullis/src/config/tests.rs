@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// Settings that a running hub takes over from a changed file.
-const LIVE: [&str; 16] = [
+const LIVE: [&str; 17] = [
     "mcp",
     "http.allowed_hosts",
     "http.allowed_origins",
@@ -11,6 +11,7 @@ const LIVE: [&str; 16] = [
     "logging.level",
     "stdio.client",
     "stdio.allow",
+    "stdio.deny",
     "stdio.effects",
     "stdio.tools",
     "approvals.wait_secs",

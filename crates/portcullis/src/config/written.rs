@@ -60,7 +60,7 @@ pub(super) struct Written {
     pub(super) time: Time,
     /// Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
     pub(super) mcp: BTreeMap<String, McpServer>,
-    /// Rules, first match wins; a call that no rule matches is decided by what it does.
+    /// Rules, first match wins; a call that no rule matches is decided by what it does, one of another server by its `decision`.
     pub(super) policy: Vec<Rule>,
 }
 
@@ -292,6 +292,9 @@ pub(super) struct Stdio {
     /// Globs over the names that it may use.
     #[schemars(length(min = 1), example = ["workspace_*"])]
     pub(super) allow: Vec<String>,
+    /// Globs over those of them that it may not use.
+    #[schemars(example = ["*_delete"])]
+    pub(super) deny: Vec<String>,
     /// What it may do at most: read, create, write, destroy.
     #[schemars(length(min = 1))]
     pub(super) effects: Vec<EffectName>,

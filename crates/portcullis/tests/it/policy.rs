@@ -139,6 +139,7 @@ async fn an_explanation_reads_well() {
     default:outside      ask       create outside, write outside
     default:destroy      ask       destroy local, destroy outside
 
+    Tools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.
     What is out of a client's scope is denied before any rule, and so is a name that nobody knows.
     ");
     let piped =

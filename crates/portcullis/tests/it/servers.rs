@@ -2,7 +2,7 @@
 
 use crate::shop::{Shop, done, tool};
 use crate::support::{home, http, names};
-use portcullis_testkit::process::{Home, run};
+use portcullis_testkit::process::{Home, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -178,6 +178,8 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     "#);
     done(&home, &["mcp", "disable", "shop"]).await;
     until_status(&home, "disabled").await;
+    let said = done(&home, &["mcp", "reload", "shop"]).await;
+    assert!(said.contains("is switched off") && said.contains("portcullis mcp enable shop"), "{said}");
     let listed = done(&home, &["mcp", "list"]).await;
     assert!(listed.contains("shop    no"), "{listed}");
     done(&home, &["mcp", "enable", "shop"]).await;
@@ -218,6 +220,45 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
 }
 
 #[tokio::test]
+async fn what_does_not_let_us_in_or_cannot_be_used_says_what_to_do() {
+    let home = home();
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = door.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = door.accept().await {
+            let mut asked = [0; 4096];
+            let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut asked).await;
+            let answer = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
+        }
+    });
+    let entry = format!("{UNHURRIED}[mcp.far]\nurl = \"http://{address}/mcp\"\n");
+    home.configure(&entry);
+    let ran = home.run(&["mcp", "test", "far"]).await;
+    let wanted = "add `oauth = true` to `mcp.far` in the configuration, then: portcullis mcp auth far";
+    assert!(ran.code == 1 && ran.stderr.contains(wanted), "{ran:?}");
+    let mut hub = home.serve().await;
+    until_status(&home, "needs_auth").await;
+    let said = done(&home, &["mcp", "status"]).await;
+    assert!(said.contains(wanted), "{said}");
+    hub.process.stop().await;
+    // A secret that is there, but for another place.
+    let set = home.command(&["secrets", "set", "FAR", "--grant", "far.example.com"]);
+    let set = run(set, "abcdefgh12345").await;
+    assert_eq!(set.code, 0, "{set:?}");
+    home.configure(&format!("{entry}headers = {{ Authorization = \"Bearer secret:FAR\" }}\n"));
+    let ran = home.run(&["mcp", "test", "far"]).await;
+    assert!(ran.stderr.contains("portcullis secrets grant FAR '127.0.0.1:authorization'"), "{ran:?}");
+    done(&home, &["secrets", "grant", "FAR", "127.0.0.1:authorization"]).await;
+    let ran = home.run(&["mcp", "test", "far"]).await;
+    assert!(ran.stderr.contains("`Authorization` is not accepted there"), "{ran:?}");
+    // A name that fits nowhere is not advised as a heading.
+    let ran = home.run(&["mcp", "add", "bad name", "--", "echo"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.stderr.contains("no name for a server") && !ran.stderr.contains("[mcp."), "{ran:?}");
+}
+
+#[tokio::test]
 async fn a_name_can_be_given_and_effects_said() {
     let (home, shop) = (home(), Shop::new(&offer()));
     shop.configure(&home, "trust = \"always\"\neffect = \"write\"\neffects = { \"s*\" = \"read\" }\nrename = { pay = \"settle\" }");
@@ -227,6 +268,42 @@ async fn a_name_can_be_given_and_effects_said() {
     };
     assert!(test("shop_settle").await && test("shop_see").await && !test("shop_pay").await);
     assert_eq!(done(&home, &["tools", "call", "shop_settle", "{}"]).await, "called pay\n");
+    // What the hub goes by is shown, not what the server says of itself; and what would happen, without starting it.
+    let listed = done(&home, &["tools", "list"]).await;
+    let effects: Vec<&str> = listed.lines().filter(|line| line.starts_with("shop_")).collect();
+    insta::assert_snapshot!(effects.join("\n").replace("  ", " "), @"
+    shop_settle   write
+    shop_see     read
+    ");
+    let decided = home.run(&["policy", "test", "local", "shop_settle", "--json"]).await.json();
+    let (tool, decision) = (&decided["tool"], &decided["decision"]);
+    assert_eq!(
+        (&tool["effect"], &tool["assumed_of"], decision),
+        (&json!("write"), &json!("shop"), &json!("allow"))
+    );
+    let ran = home.run(&["policy", "test", "local", "shop_settle"]).await;
+    assert!(ran.stdout.contains("by the settings of server `shop`"), "{ran:?}");
+    assert_eq!(home.run(&["policy", "test", "local", "shopping"]).await.code, 4);
+    shop.configure(&home, "trust = \"always\"\ndecision = \"ask\"\ntools = { deny = [\"see\"] }");
+    let codes = [("shop_pay", 3), ("shop_see", 4)];
+    for (tool, code) in codes {
+        let ran = home.run(&["policy", "test", "local", tool]).await;
+        assert_eq!(ran.code, code, "{ran:?}");
+    }
+    assert!(done(&home, &["tools", "list"]).await.contains("shop_pay         destroy"));
+    insta::assert_snapshot!(done(&home, &["policy", "list"]).await, @"
+    No rules; `[[policy]]` in the configuration makes one.
+
+    DEFAULT              DECISION  WHERE NO RULE MATCHES
+    default:read         allow     read local, read outside
+    default:local-write  allow     create local, write local
+    default:outside      ask       create outside, write outside
+    default:destroy      ask       destroy local, destroy outside
+    server:ask           ask       what is let in of server `shop` (`mcp.shop.decision`)
+
+    Tools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.
+    What is out of a client's scope is denied before any rule, and so is a name that nobody knows.
+    ");
     shop.configure(&home, "rename = { pay = \"x y\", see = \"z\", a = \"z\" }");
     let ran = home.run(&["mcp", "list"]).await;
     assert_eq!(ran.code, 2);

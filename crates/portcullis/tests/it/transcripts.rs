@@ -81,6 +81,7 @@ async fn arguments_that_do_not_fit_are_told_together() {
 async fn an_unknown_tool_and_a_hidden_one_look_the_same() {
     let scope = Scope {
         allow: Pattern::new(&["workspace_*"]).unwrap(),
+        deny: None,
         effects: [Effect::Read].into_iter().collect::<EffectSet>(),
         view: ToolView::All,
     };

@@ -276,6 +276,24 @@ async fn a_client_that_searches_finds_and_calls() {
     let audit = home.run(&["audit", "search", "--tool", "far_echo", "--client", "finder", "--json"]).await;
     assert!(audit.stdout.contains("far_echo"), "{audit:?}");
 
+    // Whoever may only use some of it has the two all the same, and finds and calls just that.
+    let narrow = ["--tools", "search", "--allow", "far_*", "--deny", "far_leave", "--effects", "destroy"];
+    let token = home.add_client("narrow", &narrow).await;
+    let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
+    let listed = client.result("tools/list", json!({})).await;
+    assert_eq!(names(&listed["tools"]), ["find_tools", "call_tool"]);
+    for tool in listed["tools"].as_array().unwrap() {
+        assert!(tool["description"].as_str().unwrap().contains("far (12 tools)"), "{tool}");
+    }
+    let found = client.call("find_tools", json!({ "query": "leave", "limit": 50 })).await;
+    assert!(!found.to_string().contains("far_leave"), "{found}");
+    let call = json!({ "name": "far_echo", "arguments": { "text": "narrow" } });
+    assert_eq!(text(&client.call("call_tool", call).await), "narrow");
+    for hidden in ["far_leave", "workspace_list"] {
+        let call = json!({ "name": "call_tool", "arguments": { "name": hidden } });
+        assert_eq!(client.refused("tools/call", call).await, -32602);
+    }
+
     // Nobody else knows of the two.
     assert!(!names(&all.result("tools/list", json!({})).await["tools"]).contains(&"find_tools"));
     assert_eq!(all.refused("tools/call", json!({ "name": "find_tools", "arguments": {} })).await, -32602);

@@ -28,6 +28,8 @@ pub(super) struct Record {
     token_sha256: String,
     token_hint: String,
     allow: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deny: Vec<String>,
     effects: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tools: Option<String>,
@@ -43,6 +45,7 @@ impl Record {
             token_sha256: digest.to_hex(),
             token_hint: info.token_hint.clone(),
             allow: info.allow.clone(),
+            deny: info.deny.clone(),
             effects: info.effects.iter().map(|effect| effect.as_str().to_owned()).collect(),
             tools: (info.tools == ToolView::Search).then(|| info.tools.as_str().to_owned()),
             created: info.created,
@@ -58,6 +61,7 @@ impl Record {
             name: self.name.clone(),
             token_hint: self.token_hint.clone(),
             allow: self.allow.clone(),
+            deny: self.deny.clone(),
             effects: effects.map_err(|e| format!("client `{}` in {FILE_NAME}: {e}", self.name))?,
             tools: match self.tools.as_deref() {
                 None | Some("all") => ToolView::All,

@@ -69,6 +69,7 @@ fn new(name: &str) -> NewClient {
     NewClient {
         name: name.into(),
         allow: vec!["*".into()],
+        deny: Vec::new(),
         effects: EffectSet::ALL,
         tools: ToolView::All,
         expires_in: None,
@@ -98,6 +99,16 @@ fn a_client_gets_the_scope_it_was_made_with() {
     assert!(!client.scope.covers("workspace_read", Effect::Write));
     assert!(!client.scope.covers("memory_read", Effect::Read));
     assert_eq!(at.directory.list().unwrap(), [info]);
+    // What is denied stays so, also when the rest of the scope is changed.
+    let wanted = NewClient { deny: vec!["*_delete".into()], ..new("careful") };
+    let (_, token) = at.directory.add(wanted).unwrap();
+    at.directory.change_scope("careful", vec!["notes_*".into()], EffectSet::ALL, None).unwrap();
+    crate::kept::after_edit();
+    let client = at.directory.authenticate(token.expose()).unwrap();
+    assert!(client.scope.covers("notes_read", Effect::Read) && !client.scope.is_everything());
+    assert!(!client.scope.covers("notes_delete", Effect::Destroy));
+    let odd = NewClient { deny: vec!["a[".into()], ..new("odd") };
+    assert!(matches!(at.directory.add(odd), Err(IdentityError::Pattern(_))));
 }
 
 #[test]
@@ -268,7 +279,7 @@ fn a_damaged_file_lets_nobody_in_and_is_left_alone() {
     clients.json is damaged: EOF while parsing a value at line 8 column 1
     clients.json is damaged: it has no version
     clients.json is of version 2, this program reads version 1
-    clients.json is damaged: unknown field `alow`, expected one of `name`, `token_sha256`, `token_hint`, `allow`, `effects`, `tools`, `created`, `expires`
+    clients.json is damaged: unknown field `alow`, expected one of `name`, `token_sha256`, `token_hint`, `allow`, `deny`, `effects`, `tools`, `created`, `expires`
     client `laptop` in clients.json: `rule` is not an effect; expected read, create, write or destroy
     client `laptop` in clients.json: `[` is not a glob: unclosed character class; missing ']'
     client `laptop` in clients.json: `token_sha256` is not 64 hex digits

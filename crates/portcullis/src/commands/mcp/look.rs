@@ -1,6 +1,6 @@
 //! Connecting to a server once, from a command, and telling what it is.
 
-use super::Desk;
+use super::{Desk, sign_in_hint};
 use crate::commands::block_on;
 use crate::config::{Config, McpServer};
 use crate::mcp::{Makers, shown};
@@ -27,6 +27,8 @@ pub(crate) struct Looked {
     /// The own names and the names here.
     pub(super) tools: Vec<String>,
     pub(super) took: Duration,
+    /// What to do where it does not let us in.
+    hint: Option<String>,
 }
 
 /// As [`look_at`], from a command.
@@ -58,14 +60,14 @@ pub(crate) async fn look_at(server: &McpServer, config: &Config, makers: &Makers
             Status { reason, ..Status::of(StatusKind::Failed) }
         }
     };
-    let took = began.elapsed();
+    let (took, hint) = (began.elapsed(), sign_in_hint(server, status.kind.as_str()));
     let seen = upstream.seen().filter(|_| status.kind == StatusKind::Connected);
     let tools = registry.tools().iter().map(|tool| tool.name.clone()).collect();
     upstream.stop();
     // Its process gets the moment to end by itself that it has when a hub stops.
     let mut ended = upstream.watch();
     let _ = ended.wait_for(|status| status.kind == StatusKind::Disabled).await;
-    Ok(Looked { status, seen, tools, took })
+    Ok(Looked { status, seen, tools, took, hint })
 }
 
 impl Looked {
@@ -79,6 +81,9 @@ impl Looked {
         if !self.status.stderr.is_empty() {
             text.push_str(&format!("\nit said:\n  {}", self.status.stderr.join("\n  ")));
         }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n{hint}"));
+        }
         text
     }
 
@@ -87,6 +92,7 @@ impl Looked {
         value["name"] = name.into();
         value["took_ms"] = json!(u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX));
         value["names"] = json!(self.tools);
+        value["hint"] = json!(self.hint);
         value
     }
 

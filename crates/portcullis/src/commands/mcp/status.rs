@@ -1,6 +1,6 @@
 //! `portcullis mcp status`: how the servers stand in the hub that runs.
 
-use super::Desk;
+use super::{Desk, sign_in_hint};
 use crate::print;
 use anyhow::Result;
 use portcullis_store::servers::StatusBoard;
@@ -29,6 +29,7 @@ impl Desk {
                     json!({ "status": status })
                 });
                 entry["name"] = server.name.clone().into();
+                entry["hint"] = json!(sign_in_hint(server, entry["status"].as_str().unwrap_or_default()));
                 entry
             })
             .collect();
@@ -84,6 +85,9 @@ fn details(server: &Value, all: bool) -> String {
         for line in list("stderr").iter().filter_map(Value::as_str) {
             text.push_str(&format!("  {line}\n"));
         }
+    }
+    if let Some(hint) = server["hint"].as_str() {
+        text.push_str(&format!("  {hint}\n"));
     }
     if let Some(clients) = server["clients"].as_array() {
         text.push_str(&format!("\n{name}: one for each client, now for {}\n", clients.len()));

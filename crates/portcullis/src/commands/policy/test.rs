@@ -8,6 +8,7 @@ use crate::cli::PolicyTestArgs;
 use crate::commands::tools::read_arguments;
 use crate::config::{Config, Loaded, moment};
 use crate::home::{Home, make_private};
+use crate::known_tools::KnownTools;
 use crate::mcp::{self, Makers};
 use crate::secrets::{self, Asking};
 use crate::{BadUsage, compose, print};
@@ -62,6 +63,8 @@ struct Answer<'a> {
     who: Who,
     tool_name: &'a str,
     tool: Option<Arc<ToolDef>>,
+    /// The server whose settings say all that is known of the tool.
+    assumed_of: Option<String>,
     nearest: Vec<String>,
     origin: Origin,
     now: Timestamp,
@@ -112,6 +115,16 @@ fn answered<T>(
     let mut tools = compose::native_tools(&loaded.config)?;
     tools.extend(server_tools(home, &loaded.config)?);
     let tool = tools.iter().find(|tool| tool.name == args.tool).cloned();
+    let nearest = if tool.is_some() { Vec::new() } else { nearest(&args.tool, &tools) };
+    let (tool, assumed_of) = match (tool, assumed(home, &loaded.config, &args.tool)?) {
+        (Some(tool), _) => (Some(tool), None),
+        // Where names carry no prefix, a slip in another tool's name is likelier.
+        (None, Some((tool, prefix))) if !prefix.is_empty() || nearest.is_empty() => {
+            let server = tool.server.clone();
+            (Some(Arc::new(tool)), server)
+        }
+        (None, _) => (None, None),
+    };
     let policy = compose::policy(&loaded.config);
     let who = find_client(loaded, &args.client, now)?;
     let explained = match (who.client(), &tool) {
@@ -126,16 +139,17 @@ fn answered<T>(
         None if who.is_let_in() => Decision::Deny { rule: "unknown".to_owned() },
         None => Decision::Deny { rule: "identity".to_owned() },
     };
+    let arguments = arguments.filter(|_| assumed_of.is_none());
     let arguments = arguments.zip(tool.as_ref()).map(|(value, tool)| {
         check_arguments(tool, &Arguments::of(&value)).map_err(|error| error.message.clone())
     });
-    let nearest = if tool.is_some() { Vec::new() } else { nearest(&args.tool, &tools) };
     let (name, tool_name, origin) = (args.client.as_str(), args.tool.as_str(), args.origin);
     let answer = Answer {
         name,
         who,
         tool_name,
         tool,
+        assumed_of,
         nearest,
         origin,
         now,
@@ -150,14 +164,26 @@ fn answered<T>(
 }
 
 /// Returns the tools of other servers, as a person has let them in.
-fn server_tools(home: &Home, config: &Config) -> Result<Vec<Arc<ToolDef>>> {
+pub(in crate::commands) fn server_tools(home: &Home, config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     if config.mcp.is_empty() {
         return Ok(Vec::new());
     }
+    Ok(mcp::trusted_tools(config, &makers(home, config)?))
+}
+
+/// Returns a tool as the settings of a server make it whose tools are let in as they come, and that server's prefix.
+fn assumed(home: &Home, config: &Config, name: &str) -> Result<Option<(ToolDef, String)>> {
+    let Some(tool) = KnownTools::of(config)?.assumed(name) else { return Ok(None) };
+    let makers = makers(home, config)?;
+    let server = config.mcp.iter().find(|server| tool.server.as_ref() == Some(&server.name));
+    let server = server.filter(|server| makers.is_wanted(server));
+    Ok(server.map(|server| (tool, server.prefix.clone())))
+}
+
+fn makers(home: &Home, config: &Config) -> Result<Makers> {
     let clock = Arc::new(SystemClock);
     let secrets = Arc::new(secrets::open(home, config, clock.clone(), Asking::Never)?);
-    let makers = Makers::open(&config.workspace.secure_dir(), secrets, clock)?;
-    Ok(mcp::trusted_tools(config, &makers))
+    Makers::open(&config.workspace.secure_dir(), secrets, clock)
 }
 
 fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
@@ -178,12 +204,22 @@ fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     let Some(info) = directory.list()?.into_iter().find(|info| info.name == name) else {
         return Ok(Who::Unknown);
     };
-    let scope = Scope { allow: Pattern::new(&info.allow)?, effects: info.effects, view: info.tools };
+    let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose()?;
+    let scope = Scope { allow: Pattern::new(&info.allow)?, deny, effects: info.effects, view: info.tools };
     let client = Arc::new(Client { name: info.name.clone(), scope });
     Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
         Some(expired) => Who::Expired(client, expired),
         None => Who::Known(client),
     })
+}
+
+/// Says which names a client may use.
+fn names(scope: &Scope) -> String {
+    let allowed = scope.allow.globs().join(" ");
+    match &scope.deny {
+        Some(deny) => format!("{allowed}, but not {}", deny.globs().join(" ")),
+        None => allowed,
+    }
 }
 
 fn nearest(name: &str, tools: &[Arc<ToolDef>]) -> Vec<String> {
@@ -238,11 +274,13 @@ impl Answer<'_> {
                 "local": matches!(self.who, Who::Local(_)),
                 "expired": match self.who { Who::Expired(_, at) => Some(at.to_string()), _ => None },
                 "allow": client.map(|client| client.scope.allow.globs()),
+                "deny": client.and_then(|client| client.scope.deny.as_ref()).map(Pattern::globs),
                 "effects": client.map(|client| effects(client.scope.effects)),
             },
             "tool": {
                 "name": self.tool_name,
                 "known": self.tool.is_some(),
+                "assumed_of": self.assumed_of,
                 "effect": self.tool.as_ref().map(|tool| tool.effect.as_str()),
                 "reach": self.tool.as_ref().map(|tool| tool.reach.as_str()),
                 "labels": self.tool.as_ref().map(|tool| tool.labels.names()),
@@ -278,11 +316,7 @@ impl Answer<'_> {
     fn client_text(&self) -> String {
         let name = printable(self.name);
         let may = |client: &Client| {
-            format!(
-                "may {} {}",
-                effects(client.scope.effects).join(", "),
-                client.scope.allow.globs().join(" ")
-            )
+            format!("may {} {}", effects(client.scope.effects).join(", "), names(&client.scope))
         };
         match &self.who {
             Who::Local(client) => format!("`{name}`, who calls on stdio; {}", may(client)),
@@ -300,7 +334,12 @@ impl Answer<'_> {
             (Some(tool), _) => {
                 let labels: String = tool.labels.iter().map(|label| format!(", {label}")).collect();
                 let (effect, reach) = (tool.effect, tool.reach.as_str());
-                format!("`{name}`: {effect}, {reach}{labels}; whatever its arguments are")
+                match &self.assumed_of {
+                    None => format!("`{name}`: {effect}, {reach}{labels}; whatever its arguments are"),
+                    Some(server) => format!(
+                        "`{name}`: {effect}, {reach}{labels}, by the settings of server `{server}`; only a running hub knows whether it has this one, because it is trusted whatever it offers"
+                    ),
+                }
             }
             (None, []) => format!("`{name}`: nobody registered it; `portcullis tools` shows what exists"),
             (None, nearest) => {
@@ -323,10 +362,7 @@ impl Answer<'_> {
                     effects(scope.map_or(EffectSet::NONE, |scope| scope.effects)).join(", ")
                 )
             }
-            _ => format!(
-                "the client may only use {}",
-                scope.map(|scope| scope.allow.globs().join(" ")).unwrap_or_default()
-            ),
+            _ => format!("the client may only use {}", scope.map(names).unwrap_or_default()),
         }
     }
 

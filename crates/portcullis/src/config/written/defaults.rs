@@ -94,7 +94,13 @@ impl Default for Scripts {
 
 impl Default for Stdio {
     fn default() -> Self {
-        Stdio { client: "local".to_owned(), allow: anything(), effects: all_effects(), tools: ViewName::All }
+        Stdio {
+            client: "local".to_owned(),
+            allow: anything(),
+            deny: Vec::new(),
+            effects: all_effects(),
+            tools: ViewName::All,
+        }
     }
 }
 
