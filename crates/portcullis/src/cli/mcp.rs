@@ -35,6 +35,8 @@ Examples:
         name: String,
     },
     /// Connect to a server once, from here, and tell what it offers or why it does not work
+    ///
+    /// One that was imported has to be looked at first, with `portcullis mcp trust NAME`.
     #[command(after_help = "Example: portcullis mcp test git")]
     Test {
         /// Its name in the configuration

@@ -343,10 +343,10 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     hub.process.says("The changed configuration is in force").await;
     until_status(&home, "disabled").await;
     // Whoever wrote the project does not get it started by somebody who has not looked.
-    for words in [["mcp", "enable", "shop"], ["mcp", "disable", "shop"], ["mcp", "enable", "shop"]] {
-        let ran = home.run(&words).await;
-        assert_eq!(ran.code, i32::from(words[1] == "enable"), "{ran:?}");
-        assert!(words[1] == "disable" || ran.stderr.contains("portcullis mcp trust shop"), "{ran:?}");
+    for word in ["enable", "test", "disable", "enable"] {
+        let ran = home.run(&["mcp", word, "shop"]).await;
+        assert_eq!(ran.code, i32::from(word != "disable"), "{ran:?}");
+        assert!(word == "disable" || ran.stderr.contains("portcullis mcp trust shop"), "{ran:?}");
     }
     until_status(&home, "disabled").await;
     let trusted = home.run(&["mcp", "trust", "shop", "--yes", "--json"]).await.json();

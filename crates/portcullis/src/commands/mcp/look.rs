@@ -1,6 +1,6 @@
 //! Connecting to a server once, from a command, and telling what it is.
 
-use super::{Desk, sign_in_hint};
+use super::{Desk, may_run, sign_in_hint};
 use crate::commands::block_on;
 use crate::config::{Config, McpServer};
 use crate::mcp::{Makers, shown};
@@ -146,6 +146,7 @@ impl Desk {
     pub(super) fn test(&self, name: &str) -> Result<ExitCode> {
         let server = self.server(name)?;
         let makers = self.makers(needs_secrets(server))?;
+        may_run(server, &makers).map_err(anyhow::Error::msg)?;
         let looked = look(server, &self.config, &makers)?;
         let works = looked.seen.is_some();
         if self.as_json {
