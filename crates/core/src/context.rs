@@ -152,6 +152,11 @@ pub trait Peer: Send + Sync {
     /// Returns whether the client offers to be asked this.
     fn offers(&self, kind: AskKind) -> bool;
 
+    /// Returns whether the client offers all that this question needs. Some offer a kind of question in part.
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.behind().map_or_else(|| self.offers(ask.kind), |behind| behind.accepts(ask))
+    }
+
     /// Returns what a former round of this call left for this one, already verified.
     fn state(&self) -> Option<&str> {
         self.behind().and_then(Peer::state)

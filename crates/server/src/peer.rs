@@ -4,7 +4,8 @@ use crate::clean::Clean;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress, Question,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress,
+    Question,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::rpc;
@@ -47,7 +48,7 @@ impl SessionPeer {
     }
 
     async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
-        let not_offered = questions.iter().find(|question| !self.offers(question.ask.kind));
+        let not_offered = questions.iter().find(|question| !self.accepts(&question.ask));
         let (Some(session), None) = (&self.session, not_offered) else {
             return Err(AskRefused::NotOffered(not_offered.map_or(AskKind::Elicit, |q| q.ask.kind)));
         };
@@ -108,6 +109,10 @@ impl Peer for SessionPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.session.as_ref().is_some_and(|session| session.offers().has(kind))
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.session.as_ref().is_some_and(|session| session.offers().accepts(ask))
     }
 
     fn capabilities(&self) -> Value {
@@ -183,7 +188,7 @@ impl RoundPeer {
         if open.is_empty() {
             return Ok(known);
         }
-        if let Some(question) = open.iter().find(|question| !self.offers(question.ask.kind)) {
+        if let Some(question) = open.iter().find(|question| !self.accepts(&question.ask)) {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
         Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
@@ -219,6 +224,10 @@ impl Peer for RoundPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.offers.has(kind)
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.offers.accepts(ask)
     }
 
     fn state(&self) -> Option<&str> {

@@ -227,7 +227,8 @@ impl Session {
             }
             questions.insert(id, sender);
         }
-        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &ask.params)));
+        let params = era::ask_params(ask, || random_id().ok());
+        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &params)));
         Ok((id, receiver))
     }
 

@@ -7,6 +7,7 @@ use crate::task::Task;
 use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
+use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{Id, era};
 use serde_json::value::RawValue;
@@ -47,6 +48,8 @@ pub(crate) struct Asked {
     pub(crate) ask: Ask,
     /// The task that it belongs to, which the answer has to name.
     pub(crate) task: Option<String>,
+    /// Cancelled when the server wants no answer any more.
+    pub(crate) void: CancellationToken,
 }
 
 impl Asked {
@@ -193,6 +196,7 @@ impl Inbox {
                 let params = notification.params;
                 match notification.method.as_ref() {
                     "notifications/progress" => self.progress(params),
+                    "notifications/cancelled" => self.withdrawn(params),
                     "notifications/message" => self.log(params, about),
                     "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
                     "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
@@ -315,10 +319,21 @@ impl Inbox {
             };
             return self.answer(&id, answer);
         };
-        let asked = Asked { id, ask: Ask { kind, params }, task };
+        let asked = Asked { id, ask: Ask { kind, params }, task, void: CancellationToken::new() };
         if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+        }
+    }
+
+    /// The server takes a question back. Whichever call it was asked for knows it by its id.
+    fn withdrawn(&self, params: Option<&RawValue>) {
+        let fields = params.and_then(|raw| serde_json::from_str::<Fields<'_>>(raw.get()).ok());
+        let Some(id) = fields.and_then(|fields| Id::parse(fields.get("requestId")?.get())) else { return };
+        let calls = self.lock().values().filter_map(|waiting| waiting.caller.clone()).collect::<Vec<_>>();
+        let tasks = self.tasks().values().map(|task| task.caller.clone()).collect::<Vec<_>>();
+        for caller in calls.iter().chain(&tasks) {
+            caller.slot.withdraw(&id);
         }
     }
 
@@ -349,6 +364,16 @@ impl Inbox {
         let caller = self.lock().get(&id).and_then(|waiting| waiting.caller.clone());
         if let Some(caller) = caller {
             caller.peer.let_go();
+        }
+    }
+
+    /// Tells another peer what concerns a call from now on: its client has come back with a new request.
+    pub(crate) fn goes_on(&self, slot: &Arc<Slot>, peer: &Arc<dyn Peer>) {
+        let mut waiting = self.lock();
+        for caller in waiting.values_mut().filter_map(|waiting| waiting.caller.as_mut()) {
+            if Arc::ptr_eq(&caller.slot, slot) {
+                caller.peer = peer.clone();
+            }
         }
     }
 
