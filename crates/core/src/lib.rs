@@ -5,6 +5,7 @@
 //! configuration file or an audit record owns the shape of it. The only code here that touches the
 //! outside is [`Root`], the one door to files.
 
+mod audience;
 mod call;
 mod clock;
 mod context;
@@ -27,6 +28,7 @@ mod secret;
 mod tool;
 mod waits;
 
+pub use audience::{Audience, Clients};
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
     Trail, digest_of,

@@ -3,7 +3,9 @@
 //! Its tool `say` takes its `steps` one after another: a text is a line to be printed, `{"until": PATH}` waits until there is
 //! such a file, `{"wait": true}` waits for a line and makes it the answer. In what is printed, `$token` is the progress token of
 //! the call. With `ask`, the text of questions, a round ends with them, and the next answers with what it brought.
-//! `heard` answers with every line so far. What `AT_START` says is printed after the greeting.
+//! `heard` answers with every line so far. What `AT_START` says is printed after the greeting, and
+//! what `AT_OTHER_ROOTS` says when the folders of the client change. What it hears is added to
+//! the file `HEARD`. There is one resource, `talk://a`.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Write};
@@ -15,13 +17,21 @@ pub fn serve(revision: &str) -> io::Result<()> {
     let mut lines = io::stdin().lock().lines();
     let is_newer = revision == "2026-07-28";
     let mut heard = Vec::new();
+    let append = |path| std::fs::File::options().append(true).create(true).open(path);
+    let record = std::env::var_os("HEARD").map(append).transpose()?;
     while let Some(line) = lines.next() {
         let line = line?;
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
         heard.push(line.clone());
-        if message["method"] == "notifications/initialized" {
-            std::env::var("AT_START").ok().into_iter().try_for_each(|line| print(&line))?;
+        if let Some(mut file) = record.as_ref() {
+            writeln!(file, "{line}")?;
         }
+        let told = match message["method"].as_str() {
+            Some("notifications/initialized") => std::env::var("AT_START").ok(),
+            Some("notifications/roots/list_changed") => std::env::var("AT_OTHER_ROOTS").ok(),
+            _ => None,
+        };
+        told.into_iter().try_for_each(|line| print(&line))?;
         let (id, params) = (&message["id"], &message["params"]);
         let (Some(method), false) = (message["method"].as_str(), id.is_null()) else { continue };
         let result = match method {
@@ -35,11 +45,13 @@ pub fn serve(revision: &str) -> io::Result<()> {
             .to_string(),
             "initialize" if !is_newer => json!({
                 "protocolVersion": revision,
-                "capabilities": { "tools": {}, "logging": {} },
+                "capabilities": { "tools": {}, "logging": {}, "resources": { "subscribe": true } },
                 "serverInfo": { "name": "talker", "version": "1" },
             })
             .to_string(),
-            "logging/setLevel" => "{}".to_owned(),
+            "logging/setLevel" | "resources/subscribe" => "{}".to_owned(),
+            "resources/list" => json!({ "resources": [{ "uri": "talk://a", "name": "a" }] }).to_string(),
+            "resources/templates/list" => json!({ "resourceTemplates": [] }).to_string(),
             "tools/list" => tools().to_string(),
             "tools/call" if params["name"] == "heard" => text(&json!(heard).to_string()),
             "tools/call" => say(params, &line, &mut heard, &mut lines)?,

@@ -373,10 +373,27 @@ impl<'a> Drive<'a> {
         let questions: Vec<Question> = questions.collect();
         let running = std::mem::replace(&mut self.sent.running, Box::pin(std::future::pending()));
         let running: Running = Box::pin(Apart(tokio::spawn(running)).answer());
-        let sent = Sent { running, slot: self.sent.slot.clone(), task: self.sent.task.clone() };
+        let (slot, task) = (std::mem::take(&mut self.sent.slot), self.sent.task.clone());
+        let sent = Sent { running, slot, task };
         let (asked, connection) = (self.asked, self.connection.clone());
         let key = self.parked.keep(ParkedCall { sent, open, asked, connection })?;
         Ok(ends_round(peer, questions, &Left::Parked(key)))
+    }
+}
+
+/// A question may be open when its call is over, and may have had nothing to do with it.
+impl Drop for Drive<'_> {
+    fn drop(&mut self) {
+        for (id, kind) in self.sent.slot.left_open() {
+            match kind {
+                AskKind::Roots => self.connection.inbox.roots_outside(id),
+                AskKind::Elicit | AskKind::Sample => {
+                    let refused =
+                        RpcError::new(rpc::INVALID_REQUEST, "the call is over; nobody can be asked");
+                    self.connection.inbox.answer(&id, Err(refused));
+                }
+            }
+        }
     }
 }
 

@@ -65,7 +65,13 @@ impl Own {
             ..self.shared.spec.clone()
         };
         let stop = self.shared.stop.child_token();
-        let server = Server::new(spec, self.changes.clone(), Some(client.to_owned()), stop);
+        let server = Server::new(
+            spec,
+            self.changes.clone(),
+            self.shared.audience.clone(),
+            Some(client.to_owned()),
+            stop,
+        );
         let needed = Use::of(&server);
         running.insert(client.to_owned(), server.clone());
         drop(running);

@@ -4,6 +4,7 @@
 
 use crate::connection::RequestError;
 use crate::inbox::{Answer, Asked};
+use portcullis_core::AskKind;
 use portcullis_wire::Id;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ struct Heard {
     alive: bool,
     questions: Vec<Asked>,
     /// Those that are not answered yet, and what ends each of them.
-    open: Vec<(Id, CancellationToken)>,
+    open: Vec<(Id, AskKind, CancellationToken)>,
     /// Who waits for the answer, and who for questions.
     waits: Option<Waker>,
     listens: Option<Waker>,
@@ -95,7 +96,7 @@ impl Slot {
         if heard.open.len() >= QUESTIONS_MAX {
             return Err(asked);
         }
-        heard.open.push((asked.id.clone(), asked.void.clone()));
+        heard.open.push((asked.id.clone(), asked.ask.kind, asked.void.clone()));
         heard.questions.push(asked);
         let listens = heard.listens.take();
         drop(heard);
@@ -107,16 +108,21 @@ impl Slot {
 
     /// Takes note that a question has its answer, or needs none.
     pub(crate) fn answered(&self, question: &Id) {
-        self.lock().open.retain(|(id, _)| id != question);
+        self.lock().open.retain(|(id, ..)| id != question);
     }
 
     /// The server does not want to know any more.
     pub(crate) fn withdraw(&self, question: &Id) {
         let mut heard = self.lock();
-        let Some(at) = heard.open.iter().position(|(id, _)| id == question) else { return };
-        let (_, void) = heard.open.remove(at);
+        let Some(at) = heard.open.iter().position(|(id, ..)| id == question) else { return };
+        let (.., void) = heard.open.remove(at);
         drop(heard);
         void.cancel();
+    }
+
+    /// Returns the questions that have no answer, of which nobody takes care any more.
+    pub(crate) fn left_open(&self) -> Vec<(Id, AskKind)> {
+        std::mem::take(&mut self.lock().open).into_iter().map(|(id, kind, _)| (id, kind)).collect()
     }
 
     /// Returns whether the server waits for an answer of ours.
@@ -152,7 +158,7 @@ fn wait(place: &mut Option<Waker>, context: &Context<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{Ask, AskKind};
+    use portcullis_core::Ask;
     use serde_json::Value;
     use serde_json::value::RawValue;
     use std::future::Future;
@@ -215,5 +221,7 @@ mod tests {
         assert!(slot.ask(last).is_ok() && slot.ask(question(100)).is_err());
         slot.withdraw(&Id::Number(99));
         assert!(void.is_cancelled() && slot.is_asking() && slot.ask(question(100)).is_ok());
+        assert_eq!(slot.left_open().len(), QUESTIONS_MAX);
+        assert!(!slot.is_asking());
     }
 }

@@ -398,7 +398,7 @@ impl Told {
         }
         self.times += 1;
         self.last.clone_from(&message);
-        tasking.peer.now().progress(Progress { progress: f64::from(self.times), total: None, message });
+        tasking.peer.now().progress(Progress::new(f64::from(self.times), None, message));
     }
 }
 

@@ -530,7 +530,10 @@ pub fn listened(revision: Revision, id: &Id) -> Vec<u8> {
 /// Tags a notification with the subscription that it belongs to.
 pub fn tagged(params: Value, subscription: &Value) -> Value {
     let mut params = params;
-    params["_meta"] = json!({ META_SUBSCRIPTION: subscription });
+    if !params["_meta"].is_object() {
+        params["_meta"] = json!({});
+    }
+    params["_meta"][META_SUBSCRIPTION] = subscription.clone();
     params
 }
 

@@ -5,7 +5,9 @@ use crate::upstream::{sees, serving};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, Hub};
 use portcullis_testkit::talker;
+use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
@@ -19,11 +21,13 @@ fn serves() {
     talker::serve(&std::env::var("REVISION").unwrap()).unwrap();
 }
 
+/// `more` is more of its environment and, after a line's end, of its configuration.
 fn server(revision: &str, more: &str) -> String {
+    let (env, more) = more.split_once('\n').unwrap_or((more, ""));
     let program = std::env::current_exe().unwrap();
     format!(
         "[mcp.far]\ncommand = {program:?}\nargs = [\"--exact\", \"talk::serves\", \"--ignored\", \"--nocapture\"]\n\
-         trust = \"always\"\nenv = {{ REVISION = \"{revision}\" }}\n{more}\n"
+         trust = \"always\"\nenv = {{ REVISION = \"{revision}\"{env} }}\n{more}\n"
     )
 }
 
@@ -86,6 +90,17 @@ async fn a_question_that_the_server_gives_up_holds_nothing_up() {
         let answer = newer.result("tools/call", again(&call, &asked, &json!({ "action": "decline" }))).await;
         assert_eq!(text(&answer), "said", "{how}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn a_question_that_outlives_its_call_is_answered_all_the_same() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "elicitation": {} })).await;
+    client.result("tools/call", say(json!([QUESTION, ROOTS]))).await;
+    heard(&home, r#""id":"q","error":"#).await;
+    heard(&home, r#""id":"r","#).await;
 }
 
 #[tokio::test]
@@ -190,4 +205,179 @@ async fn any_number_may_be_what_progress_is_told_by() {
     client.result("tools/call", call).await;
     let told = client.told("notifications/progress").await;
     assert_eq!(told["params"]["progressToken"].to_string(), "12345678901234567890123");
+}
+
+/// Returns JSON as it is written, with every digit.
+fn exact(text: &str) -> Value {
+    let value: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(value.to_string(), text);
+    value
+}
+
+/// Where a server writes down what it hears: a call that asks it would be one more that it could speak about.
+fn record(home: &Home) -> PathBuf {
+    home.path().join("heard")
+}
+
+/// Waits until the server has heard something.
+async fn heard(home: &Home, what: &str) {
+    until(what, async || {
+        let heard = std::fs::read_to_string(record(home)).unwrap_or_default();
+        heard.contains(what).then_some(())
+    })
+    .await;
+}
+
+const ROOTS: &str = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
+const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+
+#[tokio::test]
+async fn a_server_of_ones_own_learns_the_folders_at_its_start() {
+    let home = home();
+    let more = format!(", AT_START = '{ROOTS}', HEARD = {:?}\nper_client = true", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "roots": { "listChanged": true } })).await;
+    let id = client.begin("tools/call", json!({ "name": "far_heard", "arguments": {} })).await;
+    let question = client.told("roots/list").await;
+    assert!(question.get("params").is_none(), "{question}");
+    let roots = r#"{"roots":[{"uri":"file:///a","x":1.50}],"y":1e+2}"#;
+    client.reply(&question["id"], exact(roots)).await;
+    client.answer(&json!(id)).await;
+    heard(&home, roots).await;
+    // And when they change.
+    client.notify(ROOTS_CHANGED, json!({})).await;
+    heard(&home, ROOTS_CHANGED).await;
+}
+
+#[tokio::test]
+async fn a_server_for_all_learns_the_folders_of_the_only_client_that_tells_them() {
+    let home = home();
+    let more = format!(", AT_OTHER_ROOTS = '{ROOTS}', HEARD = {:?}", record(&home));
+    let hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "roots": {} })).await;
+    let question = client.told("roots/list").await;
+    client.reply(&question["id"], json!({ "roots": [{ "uri": "file:///a" }] })).await;
+    heard(&home, "file:///a").await;
+    // Which of two is meant nobody can tell.
+    let token = home.add_client("other", &[]).await;
+    let mut other = McpClient::sse(hub.address, &token, OLDER).await;
+    other.initialize(json!({ "roots": {} })).await;
+    heard(&home, r#""result":{"roots":[]}"#).await;
+    for client in [&mut client, &mut other] {
+        assert!(client.unasked().iter().all(|message| message["method"] != "roots/list"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_on_the_way_arrives_as_it_left() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({ "elicitation": { "url": {} } })).await;
+    client.result("resources/subscribe", json!({ "uri": "talk://a" })).await;
+    let more = r#""new":{"x":1.50,"y":[1e+2]},"_meta":{"example.com/kept":1}"#;
+    for (method, params) in [
+        (
+            "notifications/progress",
+            format!(
+                r#""progress":12345678901234567890123,"total":98765432109876543210987.5,"message":"m",{more}"#
+            ),
+        ),
+        ("notifications/message", format!(r#""level":"info","data":{{"n":2.50}},{more}"#)),
+        ("notifications/resources/updated", format!(r#""uri":"talk://a",{more}"#)),
+    ] {
+        let token = if method.ends_with("progress") { r#""progressToken":$token,"# } else { "" };
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{token}{params}}}}}"#);
+        let mut call = say(json!([line]));
+        call["_meta"] = json!({ "progressToken": "mine" });
+        client.result("tools/call", call).await;
+        let told = client.told(method).await["params"].to_string();
+        let token = token.replace("$token", r#""mine""#);
+        assert_eq!(told, format!("{{{token}{params}}}"));
+    }
+    // That a person has followed an address is told to whoever showed it, also when the call is over.
+    let url = r#"{"mode":"url","message":"Look","url":"https://example.com/","elicitationId":"e"}"#;
+    let question = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{url}}}"#);
+    let id = client.begin("tools/call", say(json!([question, { "wait": true }]))).await;
+    let asked = client.told("elicitation/create").await;
+    assert_eq!(asked["params"].to_string(), url);
+    client.reply(&asked["id"], json!({ "action": "accept" })).await;
+    client.answer(&json!(id)).await;
+    let params = format!(r#"{{"elicitationId":"e",{more}}}"#);
+    let method = "notifications/elicitation/complete";
+    client
+        .call(
+            "far_say",
+            json!({ "steps": [format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)] }),
+        )
+        .await;
+    assert_eq!(client.told(method).await["params"].to_string(), params);
+}
+
+#[tokio::test]
+async fn what_a_server_logs_outside_of_calls_reaches_those_it_is_for() {
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"notice","data":"by itself"}}"#;
+    for isolated in [true, false] {
+        let home = home();
+        let more = format!(", AT_OTHER_ROOTS = '{log}'\nper_client = {isolated}");
+        let hub = serving(&home, &[server(OLDER, &more)]).await;
+        let mut one = older(&home, json!({ "roots": {} })).await;
+        let token = home.add_client("two", &[]).await;
+        let mut two = McpClient::sse(hub.address, &token, OLDER).await;
+        two.initialize(json!({})).await;
+        let token = home.add_client("deaf", &[]).await;
+        let mut deaf = McpClient::sse(hub.address, &token, OLDER).await;
+        deaf.initialize(json!({})).await;
+        deaf.result("logging/setLevel", json!({ "level": "error" })).await;
+        for client in [&mut one, &mut two, &mut deaf] {
+            client.call("far_heard", json!({})).await;
+            client.unasked();
+        }
+        one.notify(ROOTS_CHANGED, json!({})).await;
+        assert_eq!(one.told("notifications/message").await["params"]["data"], "by itself");
+        if !isolated {
+            two.told("notifications/message").await;
+        }
+        for client in [&mut two, &mut deaf] {
+            client.result("ping", json!({})).await;
+            let more = client.unasked();
+            assert!(more.iter().all(|message| message["method"] != "notifications/message"), "{more:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_answers_arrives_as_it_left() {
+    let answer = r#"{"action":"accept","content":{"n":0.12345678901234567890123,"e":1e+5,"h":1e+400,"i":-0.0},"new":1.0}"#;
+    let home = home();
+    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
+    let call = say(json!([QUESTION, { "wait": true }]));
+    let id = client.begin("tools/call", call.clone()).await;
+    let question = client.told("elicitation/create").await;
+    client.reply(&question["id"], exact(answer)).await;
+    let told = client.answer(&json!(id)).await;
+    assert!(text(&told["result"]).contains(answer), "{told}");
+
+    let mut newer = http(&hub, NEWER).await;
+    let meta = r#"{"example.com/mine":[1e+400,1.50]}"#;
+    let first = newly(call, json!({ "elicitation": {} }), exact(meta));
+    let asked = newer.result("tools/call", first.clone()).await;
+    let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
+    assert!(text(&told).contains(answer), "{told}");
+    let seen = client.call("far_heard", json!({})).await;
+    assert!(text(&seen).contains(r#"\"example.com/mine\":[1e+400,1.50]"#), "{seen}");
+
+    // A server of the newer era gets it with the next round.
+    let home = crate::support::home();
+    let (hub, mut client) = begun(&home, NEWER, json!({ "elicitation": {} })).await;
+    let asks = r#"{"q":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}}}"#;
+    let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
+    let id = client.begin("tools/call", call.clone()).await;
+    let question = client.told("elicitation/create").await;
+    client.reply(&question["id"], exact(answer)).await;
+    let told = client.answer(&json!(id)).await;
+    assert!(text(&told["result"]).contains(answer), "{told}");
+    let mut newer = http(&hub, NEWER).await;
+    let first = newly(call, json!({ "elicitation": {} }), json!({}));
+    let asked = newer.result("tools/call", first.clone()).await;
+    let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
+    assert!(text(&told).contains(answer), "{told}");
 }
