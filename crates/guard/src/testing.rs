@@ -270,6 +270,10 @@ impl Peer for Listener {
         self.hear(format!("{} {logger}: {}", message.level.as_str(), message.said["data"]));
     }
 
+    fn elicited(&self, said: serde_json::Map<String, Value>) {
+        self.hear(Value::Object(said).to_string());
+    }
+
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
         for question in &questions {
             let message = question.ask.params["message"].as_str().unwrap_or_default();

@@ -116,6 +116,14 @@ const SINKS: &[Sink] = &[
         let value = heard.trim().strip_prefix("info it: ").unwrap();
         serde_json::from_str::<String>(value).unwrap()
     }),
+    ("what else is said", |keeper, text| {
+        let heard = said(keeper, |peer| {
+            let said = json!({ "elicitationId": "e", "new": [{ "x": text }] });
+            peer.elicited(said.as_object().unwrap().clone());
+        });
+        let value: Value = serde_json::from_str(heard.trim()).unwrap();
+        value["new"][0]["x"].as_str().unwrap().to_owned()
+    }),
     ("stream", |keeper, text| keeper.stream(&format!("before {text} after"))),
 ];
 
