@@ -39,7 +39,7 @@ pub use context::{
     Progress, Question,
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
-pub use error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
+pub use error::{Capability, ErrorKind, Fault, ForeignError, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };

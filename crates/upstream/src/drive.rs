@@ -298,6 +298,7 @@ impl<'a> Drive<'a> {
         if peer.round().is_some() {
             return Err(ends_round(&**peer, questions, &Left::Server { state }));
         }
+        not_offered(&**peer, &questions)?;
         let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
         self.sent = start(&self.connection, self.call, &self.request, Some((state, answers)));
         Ok(())
@@ -420,9 +421,17 @@ fn kind_name(kind: AskKind) -> &'static str {
     }
 }
 
+/// Refuses what the client cannot be asked. A server of the newer era knew that.
+fn not_offered(peer: &dyn Peer, questions: &[Question]) -> Result<(), ToolError> {
+    match questions.iter().find(|question| !peer.accepts(&question.ask)) {
+        Some(question) => Err(ToolError::needs_part(era::needed(&question.ask))),
+        None => Ok(()),
+    }
+}
+
 fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolError {
-    if let Some(question) = questions.iter().find(|question| !peer.accepts(&question.ask)) {
-        return ToolError::needs_capability(question.ask.kind);
+    if let Err(missing) = not_offered(peer, &questions) {
+        return missing;
     }
     match serde_json::to_string(left) {
         Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state) }),

@@ -8,7 +8,7 @@
 use crate::message::Id;
 use crate::params::{Fields, Key, Params};
 use crate::rpc::{self, RpcError};
-use portcullis_core::{Ask, AskKind, LogLevel};
+use portcullis_core::{Ask, AskKind, Capability, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -324,10 +324,24 @@ pub fn mismatch(header: &str, said: Option<&str>, body: &str) -> RpcError {
 }
 
 /// The error for a call that needs what the client does not offer.
-pub fn missing_capability(kind: AskKind) -> RpcError {
-    let name = capability_name(kind);
-    RpcError::new(rpc::MISSING_CAPABILITY, format!("This call needs the client capability `{name}`"))
-        .with(json!({ "requiredCapabilities": { name: {} } }))
+pub fn missing_capability(capability: Capability) -> RpcError {
+    let name = capability_name(capability.kind);
+    let (path, required) = match capability.part {
+        None => (name.to_owned(), json!({})),
+        Some(part) => (format!("{name}.{part}"), json!({ part: {} })),
+    };
+    RpcError::new(rpc::MISSING_CAPABILITY, format!("This call needs the client capability `{path}`"))
+        .with(json!({ "requiredCapabilities": { name: required } }))
+}
+
+/// Returns what a client has to offer to be asked this.
+pub fn needed(ask: &Ask) -> Capability {
+    let part = match ask.kind {
+        AskKind::Elicit => is_url(ask).then_some("url"),
+        AskKind::Sample => uses_tools(ask).then_some("tools"),
+        AskKind::Roots => None,
+    };
+    Capability { kind: ask.kind, part }
 }
 
 /// The error for a request about tasks from a client that does not offer them.

@@ -184,7 +184,7 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         }
         ErrorKind::Internal => Err(protocol_fault(rpc::INTERNAL_ERROR, error)),
         ErrorKind::NeedsCapability => match (revision.era(), error.capability) {
-            (Era::PerRequest, Some(kind)) => Err(era::missing_capability(kind)),
+            (Era::PerRequest, Some(capability)) => Err(era::missing_capability(capability)),
             _ => told(revision, target, style, error),
         },
         // The session writes the questions; without one the call cannot go on.

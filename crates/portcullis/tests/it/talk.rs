@@ -160,6 +160,11 @@ async fn what_a_newer_server_asks_is_asked_as_the_client_knows_it() {
     let mut newer = http(&hub, NEWER).await;
     let asked = newer.result("tools/call", newly(asks(&questions), offers, json!({}))).await;
     assert_eq!(asked["inputRequests"]["r"], json!({ "method": "roots/list" }), "{asked}");
+    // Whoever offers only a part learns which part it would have to offer.
+    let forms = json!({ "elicitation": { "form": {} }, "roots": {} });
+    let refused = newer.request("tools/call", newly(asks(&questions), forms, json!({}))).await;
+    let missing = &refused["error"]["data"]["requiredCapabilities"];
+    assert_eq!(missing, &json!({ "elicitation": { "url": {} } }), "{refused}");
 }
 
 #[tokio::test]
