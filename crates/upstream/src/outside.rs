@@ -6,6 +6,7 @@ use portcullis_core::{Answer, Clients, LogMessage};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -43,8 +44,16 @@ impl Server {
     }
 
     fn roots_changed(&self) {
-        // The newer era asks when it needs to know. One that does not run will ask when it does.
-        if let Some(connection) = self.live.get().filter(|connection| !connection.is_modern()) {
+        // First: whoever connects it looks afterwards.
+        self.roots_news.store(true, Ordering::SeqCst);
+        self.tell_roots();
+    }
+
+    /// Tells that a client has other folders, as soon as there is somebody to tell.
+    pub(crate) fn tell_roots(&self) {
+        let Some(connection) = self.live.get() else { return };
+        // The newer era asks when it needs to know.
+        if self.roots_news.swap(false, Ordering::SeqCst) && !connection.is_modern() {
             connection.notify("notifications/roots/list_changed", &json!({}));
         }
     }

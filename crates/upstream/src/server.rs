@@ -44,6 +44,8 @@ pub(crate) struct Server {
     changes: Changes,
     /// Whom it speaks to outside of calls.
     pub(crate) audience: Audience,
+    /// Whether a client has other folders, and it was not told yet.
+    pub(crate) roots_news: AtomicBool,
     /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
     offered: Mutex<Option<Arc<Offered>>>,
     pub(crate) shown: ArcSwap<Shown>,
@@ -109,6 +111,7 @@ impl Server {
             client,
             changes,
             audience,
+            roots_news: AtomicBool::new(false),
             offered: Mutex::default(),
             shown: ArcSwap::default(),
             instructions: ArcSwapOption::empty(),
@@ -215,6 +218,7 @@ impl Server {
         *lock(&self.offered) = Some(Arc::new(offered));
         connection.inbox.is_of(&self.me);
         self.live.put(connection);
+        self.tell_roots();
         self.show()
     }
 

@@ -325,6 +325,10 @@ async fn what_a_server_logs_outside_of_calls_reaches_those_it_is_for() {
         let more = format!(", AT_OTHER_ROOTS = '{log}'\nper_client = {isolated}");
         let hub = serving(&home, &[server(OLDER, &more)]).await;
         let mut one = older(&home, json!({ "roots": {} })).await;
+        if !isolated {
+            // That there are folders at all is news to a server that all share.
+            one.told("notifications/message").await;
+        }
         let token = home.add_client("two", &[]).await;
         let mut two = McpClient::sse(hub.address, &token, OLDER).await;
         two.initialize(json!({})).await;
