@@ -2,17 +2,34 @@
 
 use crate::error::{ErrorKind, InputRequired, ToolError};
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// How far a call has come.
+/// How far a call has come, in the words of whoever says so: `progress`, perhaps `total` and `message`, and what else
+/// there is. Another server's are passed on as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    pub progress: f64,
-    pub total: Option<f64>,
-    pub message: Option<String>,
+    pub said: Map<String, Value>,
+}
+
+impl Progress {
+    pub fn new(progress: f64, total: Option<f64>, message: Option<String>) -> Progress {
+        let mut said = Map::new();
+        said.insert("progress".to_owned(), number(progress));
+        said.extend(total.map(|total| ("total".to_owned(), number(total))));
+        said.extend(message.map(|message| ("message".to_owned(), message.into())));
+        Progress { said }
+    }
+}
+
+/// The largest number up to which a double tells all integers apart.
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Returns a number as people write it: without a fraction where it has none.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() <= INTEGER_MAX { (value as i64).into() } else { value.into() }
 }
 
 /// How important a log message is, least first.
@@ -58,12 +75,22 @@ impl LogLevel {
     }
 }
 
-/// Something a tool tells the client while it works.
+/// Something a tool tells the client while it works, in its own words: `level`, `data`, perhaps `logger`, and what else
+/// there is. Another server's are passed on as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogMessage {
     pub level: LogLevel,
-    pub logger: String,
-    pub data: Value,
+    pub said: Map<String, Value>,
+}
+
+impl LogMessage {
+    pub fn new(level: LogLevel, logger: &str, data: impl Into<Value>) -> LogMessage {
+        let mut said = Map::new();
+        said.insert("level".to_owned(), level.as_str().into());
+        said.insert("logger".to_owned(), logger.into());
+        said.insert("data".to_owned(), data.into());
+        LogMessage { level, said }
+    }
 }
 
 /// What kind of thing a call asks of the client.
@@ -152,6 +179,11 @@ pub trait Peer: Send + Sync {
     /// Returns whether the client offers to be asked this.
     fn offers(&self, kind: AskKind) -> bool;
 
+    /// Returns whether the client offers all that this question needs. Some offer a kind of question in part.
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.behind().map_or_else(|| self.offers(ask.kind), |behind| behind.accepts(ask))
+    }
+
     /// Returns what a former round of this call left for this one, already verified.
     fn state(&self) -> Option<&str> {
         self.behind().and_then(Peer::state)
@@ -165,7 +197,7 @@ pub trait Peer: Send + Sync {
 
     /// Returns what the client offers in its own words, for a server that has to know more than [`Peer::offers`].
     fn capabilities(&self) -> Value {
-        self.behind().map_or_else(|| Value::Object(serde_json::Map::new()), Peer::capabilities)
+        self.behind().map_or_else(|| Value::Object(Map::new()), Peer::capabilities)
     }
 
     /// Returns the least important level of what the client wants to be told, if any.
@@ -181,6 +213,13 @@ pub trait Peer: Send + Sync {
     /// Returns when the client can say nothing any more; never where that is not known.
     fn gone(&self) -> BoxFuture<'_, ()> {
         self.behind().map_or_else(|| Box::pin(std::future::pending()) as BoxFuture<'_, ()>, Peer::gone)
+    }
+
+    /// Tells that a person has followed the address that the client was asked to show, in the words of whoever says so.
+    fn elicited(&self, said: Map<String, Value>) {
+        if let Some(behind) = self.behind() {
+            behind.elicited(said);
+        }
     }
 
     /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
@@ -225,11 +264,11 @@ impl CallCtx {
     }
 
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        self.peer.progress(Progress { progress, total, message: message.map(str::to_owned) });
+        self.peer.progress(Progress::new(progress, total, message.map(str::to_owned)));
     }
 
     pub fn log(&self, level: LogLevel, logger: &str, data: impl Into<Value>) {
-        self.peer.log(LogMessage { level, logger: logger.to_owned(), data: data.into() });
+        self.peer.log(LogMessage::new(level, logger, data));
     }
 
     /// Asks the client one thing.

@@ -95,6 +95,14 @@ pub struct ForeignError {
     pub data: Option<Box<RawValue>>,
 }
 
+/// What a client would have to offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capability {
+    pub kind: AskKind,
+    /// What of it, where a part is missing only.
+    pub part: Option<&'static str>,
+}
+
 /// Why a call did not do what was asked.
 pub struct ToolError {
     pub kind: ErrorKind,
@@ -103,7 +111,7 @@ pub struct ToolError {
     pub fault: Fault,
     pub retry_after: Option<Duration>,
     pub input: Option<Box<InputRequired>>,
-    pub capability: Option<AskKind>,
+    pub capability: Option<Capability>,
     /// The error of another server, where the caller is to get that one.
     pub foreign: Option<Box<ForeignError>>,
     pub source: Option<BoxError>,
@@ -215,15 +223,24 @@ impl ToolError {
     }
 
     pub fn needs_capability(kind: AskKind) -> ToolError {
-        let name = match kind {
+        ToolError::needs_part(Capability { kind, part: None })
+    }
+
+    /// The error for a call that needs what the client does not offer, or of that only a part.
+    pub fn needs_part(capability: Capability) -> ToolError {
+        let mut name = match capability.kind {
             AskKind::Elicit => "elicitation",
             AskKind::Sample => "sampling",
             AskKind::Roots => "roots",
-        };
+        }
+        .to_owned();
+        if let Some(part) = capability.part {
+            name = format!("{name}.{part}");
+        }
         let mut error =
             ToolError::new(ErrorKind::NeedsCapability, format!("the client does not offer `{name}`"))
                 .hint(format!("use a client that supports `{name}`, or turn it on there"));
-        error.capability = Some(kind);
+        error.capability = Some(capability);
         error
     }
 

@@ -235,20 +235,19 @@ impl Gate {
     /// nothing is not heard of.
     pub fn instructions(&self, caller: &Caller) -> Vec<(String, String)> {
         let shows = self.shows(caller);
-        let sees = |provider: &dyn Provider| {
-            let (catalog, unruled) = (provider.catalog(), provider.unruled());
-            catalog.tools.iter().any(|tool| tool.withheld.is_none() && shows(&Listing::of_tool(tool)))
-                || catalog
-                    .prompts
-                    .iter()
-                    .any(|prompt| shows(&Listing::of_read("prompt", &prompt.name, unruled)))
-        };
         let providers = self.registry.providers();
         let told = providers.iter().filter_map(|provider| {
             let text = provider.instructions()?;
-            sees(&**provider).then(|| (provider.name().to_owned(), text))
+            is_seen(&**provider, &shows).then(|| (provider.name().to_owned(), text))
         });
         told.collect()
+    }
+
+    /// Returns whether the caller sees something of a provider.
+    pub fn sees_provider(&self, caller: &Caller, name: &str) -> bool {
+        let providers = self.registry.providers();
+        let provider = providers.iter().find(|provider| provider.name() == name);
+        provider.is_some_and(|provider| is_seen(&**provider, &self.shows(caller)))
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {
@@ -338,4 +337,11 @@ impl Gate {
         let layers: Vec<Shows<'a>> = self.layers.iter().map(|layer| layer.shows(caller)).collect();
         move |listing| layers.iter().all(|shows| shows(listing))
     }
+}
+
+/// Returns whether any tool or prompt of a provider is shown.
+fn is_seen(provider: &dyn Provider, shows: &dyn Fn(&Listing<'_>) -> bool) -> bool {
+    let (catalog, unruled) = (provider.catalog(), provider.unruled());
+    catalog.tools.iter().any(|tool| tool.withheld.is_none() && shows(&Listing::of_tool(tool)))
+        || catalog.prompts.iter().any(|prompt| shows(&Listing::of_read("prompt", &prompt.name, unruled)))
 }

@@ -15,8 +15,18 @@ pub const DEPTH_MAX: usize = 64;
 
 /// Parses `text`; a repeated key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
 pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
+    parse(text, false)
+}
+
+/// Parses `text` as strictly, but keeps every number with all its digits, out of range or not: for what is passed on. Only
+/// an exponent may be spelt otherwise afterwards (`1E5` as `1e+5`).
+pub fn parse_exact(text: &str) -> Result<Value, serde_json::Error> {
+    parse(text, true)
+}
+
+fn parse(text: &str, exact: bool) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth_left: DEPTH_MAX, text }.deserialize(&mut reader)?;
+    let value = Strict { depth_left: DEPTH_MAX, text, exact }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
@@ -25,6 +35,8 @@ pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
 struct Strict<'t> {
     depth_left: usize,
     text: &'t str,
+    /// Whether numbers stay as they are written.
+    exact: bool,
 }
 
 impl<'t> Strict<'t> {
@@ -94,7 +106,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut next = map.next_key_seed(KeyOf(self.text))?;
         if let Some(Key::OfNumber) = next {
-            return number(&map.next_value::<String>()?);
+            return number(&map.next_value::<String>()?, self.exact);
         }
         let inner = self.deeper()?;
         let mut object = Map::new();
@@ -149,8 +161,12 @@ impl<'de> Visitor<'de> for KeyOf<'_> {
     }
 }
 
-/// Reads a number that is no small integer. A large integer keeps its digits, all else is a double.
-fn number<E: de::Error>(digits: &str) -> Result<Value, E> {
+/// Reads a number that is no small integer. A large integer keeps its digits, all else is a double, unless it is to be
+/// exact.
+fn number<E: de::Error>(digits: &str, exact: bool) -> Result<Value, E> {
+    if exact {
+        return digits.parse().map(Value::Number).map_err(E::custom);
+    }
     let is_integer = !digits.contains(['.', 'e', 'E']) && digits != "-0";
     let double: f64 = digits.parse().map_err(E::custom)?;
     let number = if is_integer { digits.parse().ok() } else { None };
@@ -259,6 +275,9 @@ mod tests {
         assert_eq!(value[5].as_u64(), Some(u64::MAX));
         assert_eq!(value[6]["a"].as_f64(), Some(2.5));
         assert!(parse_strict("1e400").is_err());
+        let exact = "[0.12345678901234567890123,1e+5,1e+400,1.50,-0]";
+        assert_eq!(parse_exact(exact).unwrap().to_string(), exact);
+        assert!(parse_exact(r#"{"a":1.0,"a":1.0}"#).is_err());
         // A stranger's key is a key, whatever it is; that is not so for a reader who trusts it.
         for text in
             [r#"{"$serde_json::private::Number":"7"}"#, r#"{"\u0024serde_json::private::Number":"7"}"#]

@@ -5,6 +5,7 @@
 //! configuration file or an audit record owns the shape of it. The only code here that touches the
 //! outside is [`Root`], the one door to files.
 
+mod audience;
 mod call;
 mod clock;
 mod context;
@@ -27,6 +28,7 @@ mod secret;
 mod tool;
 mod waits;
 
+pub use audience::{Audience, Clients};
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
     Trail, digest_of,
@@ -37,7 +39,7 @@ pub use context::{
     Progress, Question,
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
-pub use error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
+pub use error::{Capability, ErrorKind, Fault, ForeignError, InputRequired, ToolError};
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };

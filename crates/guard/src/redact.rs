@@ -26,7 +26,7 @@ use portcullis_core::{
     Peer, Progress, Question, Scrub, Secret, ToolError,
 };
 use scan::{Masks, Scan};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -206,24 +206,34 @@ struct RedactedPeer {
     redactor: Redactor,
 }
 
+impl RedactedPeer {
+    fn scrub_said(&self, said: &mut Map<String, Value>) {
+        let mut value = Value::Object(std::mem::take(said));
+        self.redactor.scan(&self.redactor.known.masks.load()).scrub_value(&mut value);
+        if let Value::Object(scrubbed) = value {
+            *said = scrubbed;
+        }
+    }
+}
+
 impl Peer for RedactedPeer {
     fn behind(&self) -> Option<&dyn Peer> {
         Some(&*self.peer)
     }
 
     fn progress(&self, mut progress: Progress) {
-        let masks = self.redactor.known.masks.load();
-        let mut scan = self.redactor.scan(&masks);
-        progress.message.iter_mut().for_each(|message| scan.scrub_in_place(message));
+        self.scrub_said(&mut progress.said);
         self.peer.progress(progress);
     }
 
     fn log(&self, mut message: LogMessage) {
-        let masks = self.redactor.known.masks.load();
-        let mut scan = self.redactor.scan(&masks);
-        scan.scrub_in_place(&mut message.logger);
-        scan.scrub_value(&mut message.data);
+        self.scrub_said(&mut message.said);
         self.peer.log(message);
+    }
+
+    fn elicited(&self, mut said: Map<String, Value>) {
+        self.scrub_said(&mut said);
+        self.peer.elicited(said);
     }
 
     fn ask(&self, mut questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {

@@ -261,11 +261,17 @@ impl Listener {
 
 impl Peer for Listener {
     fn progress(&self, progress: Progress) {
-        self.hear(format!("progress {}: {}", progress.progress, progress.message.unwrap_or_default()));
+        let message = progress.said.get("message").and_then(Value::as_str).unwrap_or_default();
+        self.hear(format!("progress {}: {message}", progress.said["progress"]));
     }
 
     fn log(&self, message: LogMessage) {
-        self.hear(format!("{} {}: {}", message.level.as_str(), message.logger, message.data));
+        let logger = message.said["logger"].as_str().unwrap_or_default();
+        self.hear(format!("{} {logger}: {}", message.level.as_str(), message.said["data"]));
+    }
+
+    fn elicited(&self, said: serde_json::Map<String, Value>) {
+        self.hear(Value::Object(said).to_string());
     }
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {

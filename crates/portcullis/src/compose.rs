@@ -349,6 +349,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         scrub: Arc::new(handles.redactor.clone()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
+    hub.attends(&servers.audience);
     tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
     tokio::spawn(secrets::watch(live.clone(), servers.clone(), secure.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));

@@ -11,7 +11,7 @@ use crate::login::Login;
 use crate::secrets::LiveSecrets;
 use absent::Absent;
 use anyhow::Context;
-use portcullis_core::{Clock, Provider, Registry, ToolDef, Unruled};
+use portcullis_core::{Audience, Clock, Provider, Registry, ToolDef, Unruled};
 use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
@@ -88,6 +88,8 @@ pub(crate) struct Servers {
     changed: Arc<Notify>,
     /// The same, for any number of those who watch.
     pub(crate) stands: watch_channel::Sender<()>,
+    /// Whom servers speak to outside of calls.
+    pub(crate) audience: Audience,
 }
 
 #[derive(Default)]
@@ -118,6 +120,7 @@ impl Servers {
             running: Mutex::default(),
             changed: Arc::default(),
             stands: watch_channel::Sender::new(()),
+            audience: Audience::default(),
         }
     }
 
@@ -213,7 +216,7 @@ impl Servers {
             if before.is_some() {
                 self.registry.remove(name);
             }
-            let upstream = Upstream::start(spec, self.registry.changes());
+            let upstream = Upstream::start_before(spec, self.registry.changes(), self.audience.clone());
             // It offers nothing yet, so no name can be taken.
             if let Err(error) = self.registry.add(upstream.clone()) {
                 tracing::error!(target: "upstream", %error, "A server cannot be added.");

@@ -205,6 +205,21 @@ fn is_for(change: &Change, client: &Client) -> bool {
 impl Hub {
     fn tell(&self, change: &Change) {
         let (method, params) = method_and_params(change);
+        self.tell_so(change, method, params);
+    }
+
+    /// Tells that a resource changed, in the words of whoever says so.
+    pub(crate) fn tell_updated(&self, to: Option<&str>, uri: &str, said: Map<String, Value>) {
+        let uri = uri.to_owned();
+        let change = match to {
+            None => Change::ResourceUpdated(uri),
+            Some(client) => Change::ResourceUpdatedOf { client: client.to_owned(), uri },
+        };
+        let (method, _) = method_and_params(&change);
+        self.tell_so(&change, method, said.into());
+    }
+
+    fn tell_so(&self, change: &Change, method: &str, params: Value) {
         let message = self.outgoing.notification(method, params.clone(), None);
         for session in self.sessions.all().iter().filter(|session| is_for(change, &session.client)) {
             let concerned = match change {

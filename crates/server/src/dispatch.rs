@@ -544,7 +544,7 @@ impl Exchange {
 }
 
 fn input_responses(params: &Params<'_>) -> Result<Answers, RpcError> {
-    Ok(params.optional_object(Key::InputResponses)?.unwrap_or_default().into_iter().collect())
+    Ok(params.exact_object(Key::InputResponses)?.unwrap_or_default().into_iter().collect())
 }
 
 fn bounded_uri(params: &Params<'_>) -> Result<String, RpcError> {

@@ -7,7 +7,7 @@ use crate::session::Sessions;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
-use portcullis_core::{Client, Clock, Gate, Scrub};
+use portcullis_core::{Audience, Client, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerFace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,6 +171,13 @@ impl Hub {
         self.listeners.close_all();
         self.drained.cancel();
         all_done
+    }
+
+    /// Stands for its clients from now on, towards servers that speak outside of calls.
+    pub fn attends(self: &Arc<Self>, audience: &Audience) {
+        let _ = self.sessions.audience.set(audience.clone());
+        let hub = Arc::downgrade(self);
+        audience.is_known_by(hub);
     }
 
     /// Returns how each part stands.

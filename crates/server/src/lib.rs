@@ -11,6 +11,7 @@ pub mod http;
 mod hub;
 pub mod line;
 pub mod local;
+mod outside;
 mod paging;
 mod peer;
 mod seal;

@@ -248,7 +248,7 @@ impl Connection {
                 Some((Begun { id, _in_flight: in_flight }, job))
             }
             Message::Notification(notification) => {
-                notified(&self.session, notification);
+                notified(&self.hub, &self.session, notification);
                 None
             }
             Message::Response(response) => {
@@ -285,16 +285,23 @@ struct Begun {
 }
 
 /// Takes a notification. One that means nothing here is ignored, as JSON-RPC wants it.
-pub(crate) fn notified(session: &Session, notification: &Notification<'_>) {
+pub(crate) fn notified(hub: &Hub, session: &Session, notification: &Notification<'_>) {
     let method = portcullis_core::json::printable(&notification.method);
     tracing::debug!(target: "mcp", %method, "received notification");
-    if notification.method == "notifications/cancelled"
-        && let Ok(params) = Params::parse(notification.params)
-        && let Some(raw) = params.raw(Key::RequestId)
-        && let Some(id) = Id::parse(raw.get())
-    {
-        // A request that has finished is not there any more; being late is no fault.
-        session.cancel(&id);
+    match notification.method.as_ref() {
+        "notifications/cancelled" => {
+            if let Ok(params) = Params::parse(notification.params)
+                && let Some(raw) = params.raw(Key::RequestId)
+                && let Some(id) = Id::parse(raw.get())
+            {
+                // A request that has finished is not there any more; being late is no fault.
+                session.cancel(&id);
+            }
+        }
+        "notifications/roots/list_changed" => hub.sessions.roots_changed(session),
+        // From now on it can be asked; over HTTP only when it reads.
+        "notifications/initialized" if session.is_reached() => hub.sessions.roots_changed(session),
+        _ => {}
     }
 }
 

@@ -4,29 +4,26 @@ use crate::clean::Clean;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress, Question,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress,
+    Question,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::rpc;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Writes what both eras write alike. It comes from the gate, which has taken secrets out of it.
-pub(crate) fn progress_notification(token: &Value, progress: &Progress) -> Clean {
-    let mut params = json!({ "progressToken": token, "progress": progress.progress });
-    if let Some(total) = progress.total {
-        params["total"] = total.into();
-    }
-    if let Some(message) = &progress.message {
-        params["message"] = message.as_str().into();
+pub(crate) fn progress_notification(token: &Value, progress: Progress) -> Clean {
+    let mut params = json!({ "progressToken": token });
+    if let Some(params) = params.as_object_mut() {
+        params.extend(progress.said);
     }
     Clean::guarded(rpc::notification("notifications/progress", &params))
 }
 
-fn log_notification(message: &LogMessage) -> Clean {
-    let params = json!({ "level": message.level.as_str(), "logger": message.logger, "data": message.data });
-    Clean::guarded(rpc::notification("notifications/message", &params))
+fn log_notification(message: LogMessage) -> Clean {
+    Clean::guarded(rpc::notification("notifications/message", &Value::Object(message.said)))
 }
 
 /// A peer that can be asked while the call waits.
@@ -47,7 +44,7 @@ impl SessionPeer {
     }
 
     async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
-        let not_offered = questions.iter().find(|question| !self.offers(question.ask.kind));
+        let not_offered = questions.iter().find(|question| !self.accepts(&question.ask));
         let (Some(session), None) = (&self.session, not_offered) else {
             return Err(AskRefused::NotOffered(not_offered.map_or(AskKind::Elicit, |q| q.ask.kind)));
         };
@@ -68,6 +65,11 @@ impl SessionPeer {
     }
 }
 
+/// Returns where to say what concerns a call: its own stream may have ended with its answer.
+fn outlet_of<'a>(session: &'a Session, outlet: &'a dyn Outlet) -> &'a dyn Outlet {
+    if outlet.is_closed() { &*session.home } else { outlet }
+}
+
 /// A question that nobody waits for any more when this is dropped. The client takes it off the screen then.
 struct OpenQuestion<'a> {
     session: &'a Session,
@@ -82,23 +84,21 @@ impl Drop for OpenQuestion<'_> {
         }
         let params = json!({ "requestId": self.id, "reason": "no longer needed" });
         let message = Clean::guarded(rpc::notification("notifications/cancelled", &params));
-        // The stream of the call may have ended with its answer.
-        let outlet = if self.outlet.is_closed() { &*self.session.home } else { self.outlet };
-        outlet.notify(message);
+        outlet_of(self.session, self.outlet).notify(message);
     }
 }
 
 impl Peer for SessionPeer {
     fn progress(&self, progress: Progress) {
         if let Some(token) = &self.progress_token {
-            self.outlet.notify(progress_notification(token, &progress));
+            self.outlet.notify(progress_notification(token, progress));
         }
     }
 
     fn log(&self, message: LogMessage) {
         // Without a session nobody could have asked for less, or for any.
         if self.session.as_ref().is_some_and(|session| session.wants_log(message.level)) {
-            self.outlet.notify(log_notification(&message));
+            self.outlet.notify(log_notification(message));
         }
     }
 
@@ -108,6 +108,10 @@ impl Peer for SessionPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.session.as_ref().is_some_and(|session| session.offers().has(kind))
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.session.as_ref().is_some_and(|session| session.offers().accepts(ask))
     }
 
     fn capabilities(&self) -> Value {
@@ -127,6 +131,14 @@ impl Peer for SessionPeer {
             Some(session) => Box::pin(session.input_over.cancelled()),
             None => Box::pin(std::future::pending()),
         }
+    }
+
+    fn elicited(&self, said: Map<String, Value>) {
+        let Some(session) = self.session.as_ref().filter(|session| session.offers().elicit_url) else {
+            return;
+        };
+        let message = rpc::notification("notifications/elicitation/complete", &Value::Object(said));
+        outlet_of(session, &*self.outlet).notify(Clean::guarded(message));
     }
 
     fn let_go(&self) {
@@ -183,7 +195,7 @@ impl RoundPeer {
         if open.is_empty() {
             return Ok(known);
         }
-        if let Some(question) = open.iter().find(|question| !self.offers(question.ask.kind)) {
+        if let Some(question) = open.iter().find(|question| !self.accepts(&question.ask)) {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
         Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
@@ -202,13 +214,13 @@ pub(crate) fn is_answer(kind: AskKind, answer: &Value) -> bool {
 impl Peer for RoundPeer {
     fn progress(&self, progress: Progress) {
         if let Some(token) = &self.progress_token {
-            self.outlet.notify(progress_notification(token, &progress));
+            self.outlet.notify(progress_notification(token, progress));
         }
     }
 
     fn log(&self, message: LogMessage) {
         if self.log_level.is_some_and(|wanted| message.level >= wanted) {
-            self.outlet.notify(log_notification(&message));
+            self.outlet.notify(log_notification(message));
         }
     }
 
@@ -219,6 +231,10 @@ impl Peer for RoundPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.offers.has(kind)
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.offers.accepts(ask)
     }
 
     fn state(&self) -> Option<&str> {

@@ -5,7 +5,7 @@ use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, Client, Limit, LogLevel, Watch};
+use portcullis_core::{Ask, Audience, Client, Limit, LogLevel, Watch};
 use portcullis_wire::era::{self, Offers};
 use portcullis_wire::{Id, Revision, RpcError, rpc};
 use serde_json::{Map, Value};
@@ -135,6 +135,15 @@ impl Session {
         self.negotiated.get().map_or(Revision::NEWEST_WITH_SESSIONS, |negotiated| negotiated.revision)
     }
 
+    /// Returns whether somebody reads what belongs to no request.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.readers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.started
+    }
+
     pub(crate) fn offers(&self) -> Offers {
         self.negotiated.get().map(|negotiated| negotiated.offers).unwrap_or_default()
     }
@@ -227,7 +236,8 @@ impl Session {
             }
             questions.insert(id, sender);
         }
-        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &ask.params)));
+        let params = era::ask_params(ask, || random_id().ok());
+        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &params)));
         Ok((id, receiver))
     }
 
@@ -241,7 +251,7 @@ impl Session {
         let Id::Number(id) = &response.id else { return };
         let Some(sender) = lock(&self.questions).remove(id) else { return };
         let result = match response.outcome {
-            Ok(raw) => portcullis_core::json::parse_strict(raw.get()).map_err(|e| e.to_string()),
+            Ok(raw) => portcullis_core::json::parse_exact(raw.get()).map_err(|e| e.to_string()),
             Err(raw) => Err(portcullis_core::json::printable(raw.get())),
         };
         // The call that asked may be gone.
@@ -323,13 +333,15 @@ pub(crate) struct Sessions {
     limits: HubLimits,
     /// Told of clients that have closed their last one.
     left: Box<Left>,
+    /// Told of clients that have other folders than before.
+    pub(crate) audience: OnceLock<Audience>,
 }
 
 type Left = dyn Fn(&str) + Send + Sync;
 
 impl Sessions {
     pub(crate) fn new(limits: HubLimits, left: impl Fn(&str) + Send + Sync + 'static) -> Sessions {
-        Sessions { all: Mutex::default(), limits, left: Box::new(left) }
+        Sessions { all: Mutex::default(), limits, left: Box::new(left), audience: OnceLock::new() }
     }
 
     /// Adds a session, or says why there is no room.
@@ -384,8 +396,16 @@ impl Sessions {
             if was_last {
                 (self.left)(&session.client.name);
             }
+            self.roots_changed(session);
         }
         removed.is_some()
+    }
+
+    /// Hears that the folders of a client are others, or that it is there now, or no longer.
+    pub(crate) fn roots_changed(&self, session: &Session) {
+        if let Some(audience) = self.audience.get().filter(|_| session.offers().roots) {
+            audience.roots_changed(&session.client.name);
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {

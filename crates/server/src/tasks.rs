@@ -4,7 +4,8 @@ use crate::dispatch::{CallJob, error_style, log_failure};
 use crate::peer::is_answer;
 use crate::session::random_id;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, LogMessage, Peer, Progress, Question,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, LogMessage, Peer, Progress,
+    Question,
 };
 use portcullis_wire::era::{self, ResultKind};
 use portcullis_wire::rpc::{Answer, SERVER_ERROR};
@@ -74,6 +75,18 @@ impl Task {
         state.updated = now(&*self.clock);
     }
 
+    /// Asks this too, besides what is asked already.
+    fn asks(&self, questions: Vec<Question>) {
+        let questions = questions.into_iter().map(|question| (question.key.clone(), question));
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Working => state.phase = Phase::Asking(questions.collect()),
+            Phase::Asking(open) => open.extend(questions),
+            Phase::Ended(..) => return,
+        }
+        state.updated = now(&*self.clock);
+    }
+
     fn show(&self) -> Value {
         let state = self.state();
         let mut shown = json!({
@@ -91,15 +104,8 @@ impl Task {
         match &state.phase {
             Phase::Working => {}
             Phase::Asking(questions) => {
-                let requests: serde_json::Map<String, Value> = questions
-                    .iter()
-                    .map(|(key, q)| {
-                        (
-                            key.clone(),
-                            json!({ "method": era::ask_method(q.ask.kind), "params": q.ask.params }),
-                        )
-                    })
-                    .collect();
+                let requests: serde_json::Map<String, Value> =
+                    questions.iter().map(|(key, q)| (key.clone(), render::question(&q.ask))).collect();
                 shown["inputRequests"] = requests.into();
             }
             Phase::Ended("completed", Ok(result)) => shown["result"] = result.clone(),
@@ -226,11 +232,13 @@ struct TaskPeer {
 
 impl TaskPeer {
     async fn ask_in_task(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
-        if let Some(question) = questions.iter().find(|question| !self.offers(question.ask.kind)) {
+        if let Some(question) = questions.iter().find(|question| !self.accepts(&question.ask)) {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
         let keys: Vec<String> = questions.iter().map(|question| question.key.clone()).collect();
-        self.task.set(Phase::Asking(questions.into_iter().map(|q| (q.key.clone(), q)).collect()));
+        self.task.asks(questions);
+        // Where nobody waits for the answers any more, nobody is asked any more.
+        let _open = OpenInTask { task: &self.task, keys: &keys };
         loop {
             let answered = self.task.answered.notified();
             {
@@ -243,6 +251,24 @@ impl TaskPeer {
             tokio::select! {
                 () = answered => {}
                 () = self.task.cancel.cancelled() => return Err(AskRefused::Failed("cancelled".to_owned())),
+            }
+        }
+    }
+}
+
+/// Questions in a task that are no longer asked when this is dropped.
+struct OpenInTask<'a> {
+    task: &'a Task,
+    keys: &'a [String],
+}
+
+impl Drop for OpenInTask<'_> {
+    fn drop(&mut self) {
+        let mut state = self.task.state();
+        if let Phase::Asking(questions) = &mut state.phase {
+            questions.retain(|key, _| !self.keys.contains(key));
+            if questions.is_empty() {
+                state.phase = Phase::Working;
             }
         }
     }
@@ -265,6 +291,10 @@ impl Peer for TaskPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.first.offers(kind)
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.first.accepts(ask)
     }
 
     fn state(&self) -> Option<&str> {

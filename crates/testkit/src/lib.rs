@@ -12,6 +12,7 @@ pub mod mcp_client;
 pub mod misbehaving;
 pub mod oauth;
 pub mod process;
+pub mod talker;
 pub mod tasked;
 pub mod torture;
 pub mod transcript;

@@ -185,7 +185,11 @@ impl Connection {
                     done?;
                     sending = None;
                 }
-                () = &mut deadline => break Err(RequestError::Timeout(ask.timeout)),
+                // The time that a client takes to answer is not the server's.
+                () = &mut deadline => match slot.is_asking() {
+                    true => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
+                    false => break Err(RequestError::Timeout(ask.timeout)),
+                },
             }
         }
     }

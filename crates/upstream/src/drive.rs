@@ -13,6 +13,7 @@ use crate::connection::{Ask as Outward, Connection, RequestError, add};
 use crate::inbox::{Answer, Asked, Listener};
 use crate::slot::Slot;
 use crate::task::{self, TaskPeer, Tasking};
+use futures::stream::{FuturesUnordered, StreamExt};
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
     ToolError,
@@ -28,6 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// How often a server may ask before it has to come to an end.
 const ROUNDS_MAX: usize = 32;
@@ -88,12 +90,35 @@ enum Left {
 
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A call that goes on as soon as its client has answered.
-struct ParkedCall {
+/// A request that was sent. What it is made of owns all that it needs, so that it can be kept while its client is away.
+struct Sent {
     running: Running,
     slot: Arc<Slot>,
+    /// Who is told of it, where it may become a task.
+    task: Option<Arc<TaskPeer>>,
+}
+
+/// A call that goes on as soon as its client has answered.
+struct ParkedCall {
+    sent: Sent,
     open: Vec<(String, Asked)>,
+    asked: usize,
     connection: Arc<Connection>,
+}
+
+/// Runs on by itself, and ends with whoever holds it.
+struct Apart(JoinHandle<Answer>);
+
+impl Apart {
+    async fn answer(mut self) -> Answer {
+        (&mut self.0).await.unwrap_or(Err(RequestError::Closed))
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The calls of one server that wait for their clients.
@@ -166,12 +191,21 @@ pub(crate) async fn drive(
                 ToolError::unavailable("the call that was to go on has ended meanwhile")
                     .hint("make the call again from the beginning")
             })?;
-            let (connection, running, slot) = (kept.connection.clone(), kept.running, kept.slot);
-            for (key, asked) in kept.open {
-                reply(&connection, &asked, answers.get(&key));
+            let ParkedCall { sent, open, asked, connection } = kept;
+            // Before the server can go on: what it says from now on is for this request.
+            match &sent.task {
+                Some(task) => task.goes_on(peer),
+                None => connection.inbox.goes_on(&sent.slot, peer),
             }
-            slot.alive();
-            Drive { connection, parked, call, request, running, slot, asked: 0 }
+            for (key, asked) in open {
+                // One that the server has taken back needs no answer.
+                if !asked.void.is_cancelled() {
+                    reply(&connection, &asked, answers.get(&key));
+                    sent.slot.answered(&asked.id);
+                }
+            }
+            sent.slot.alive();
+            Drive { connection, parked, call, request, sent, asked, rounds: 0 }
         }
         // What a client brings is the server's to judge, whether it was asked for here or not.
         (left, Some(answers)) if left.is_some() || answers.keys().any(|key| own(&key)) => {
@@ -191,9 +225,11 @@ struct Drive<'a> {
     parked: &'a Arc<Parked>,
     call: &'a Call,
     request: Arc<Request>,
-    running: Running,
-    slot: Arc<Slot>,
+    sent: Sent,
+    /// How many questions there were, so that each has a name of its own.
     asked: usize,
+    /// How often there were some.
+    rounds: usize,
 }
 
 /// What happens next.
@@ -210,30 +246,44 @@ impl<'a> Drive<'a> {
         request: Arc<Request>,
         earlier: Option<(Option<String>, Answers)>,
     ) -> Drive<'a> {
-        let (running, slot) = start(connection, call, &request, earlier);
-        Drive { connection: connection.clone(), parked, call, request, running, slot, asked: 0 }
+        let sent = start(connection, call, &request, earlier);
+        Drive { connection: connection.clone(), parked, call, request, sent, asked: 0, rounds: 0 }
     }
 
     async fn run(&mut self) -> Result<Box<RawValue>, Failure> {
-        for _ in 0..ROUNDS_MAX {
-            match self.next().await {
-                Next::Answer(Err(error)) => return Err(Failure::Request(error)),
-                Next::Answer(Ok(result)) => match questions_of(&result)? {
-                    None => return Ok(result),
-                    Some((questions, state)) => self.ask_for_next_round(questions, state).await?,
+        loop {
+            let answer = match self.next().await {
+                Next::Answer(answer) => answer,
+                Next::Asked(asked) => match self.ask_while_it_waits(asked).await? {
+                    Some(answer) => answer,
+                    None => continue,
                 },
-                Next::Asked(asked) => self.ask_while_it_waits(asked).await?,
+            };
+            let result = answer.map_err(Failure::Request)?;
+            match questions_of(&result)? {
+                None => return Ok(result),
+                Some((questions, state)) => self.ask_for_next_round(questions, state).await?,
             }
         }
-        Err(ToolError::new(ErrorKind::Upstream, format!("the server asked more than {ROUNDS_MAX} times"))
-            .into())
     }
 
     async fn next(&mut self) -> Next {
         tokio::select! {
             biased;
-            answer = &mut self.running => Next::Answer(answer),
-            asked = self.slot.questions() => Next::Asked(asked),
+            answer = &mut self.sent.running => Next::Answer(answer),
+            asked = self.sent.slot.questions() => Next::Asked(asked),
+        }
+    }
+
+    /// Counts how often the server asks.
+    fn once_more(&mut self) -> Result<(), ToolError> {
+        self.rounds += 1;
+        match self.rounds {
+            0..=ROUNDS_MAX => Ok(()),
+            _ => {
+                let message = format!("the server asked more than {ROUNDS_MAX} times");
+                Err(ToolError::new(ErrorKind::Upstream, message))
+            }
         }
     }
 
@@ -243,66 +293,124 @@ impl<'a> Drive<'a> {
         questions: Vec<Question>,
         state: Option<String>,
     ) -> Result<(), ToolError> {
+        self.once_more()?;
         let peer = &self.call.ctx.peer;
         if peer.round().is_some() {
             return Err(ends_round(&**peer, questions, &Left::Server { state }));
         }
+        not_offered(&**peer, &questions)?;
         let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
-        let again = start(&self.connection, self.call, &self.request, Some((state, answers)));
-        (self.running, self.slot) = again;
+        self.sent = start(&self.connection, self.call, &self.request, Some((state, answers)));
         Ok(())
     }
 
     /// A server of the older era waits for answers. Gets them, or parks the call until the client is back.
-    async fn ask_while_it_waits(&mut self, asked: Vec<Asked>) -> Result<(), ToolError> {
-        let peer = self.call.ctx.peer.clone();
-        // The server was told that it could ask, because some clients can be; what it does without is its own to decide.
-        let (asked, refused): (Vec<_>, Vec<_>) =
-            asked.into_iter().partition(|asked| peer.offers(asked.ask.kind));
-        for asked in refused {
-            let method = era::ask_method(asked.ask.kind);
-            self.connection.inbox.answer(&asked.id, Err(RpcError::method_not_found(method)));
+    ///
+    /// The server may need them no longer before they are there. What it answers to the call then is returned at once,
+    /// and whoever was asked hears that the questions are void.
+    async fn ask_while_it_waits(&mut self, asked: Vec<Asked>) -> Result<Option<Answer>, ToolError> {
+        let open = self.open(asked)?;
+        if open.is_empty() {
+            return Ok(None);
         }
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let open: Vec<(String, Asked)> = asked
-            .into_iter()
-            .map(|asked| {
-                self.asked += 1;
-                (format!("{}_{}", kind_name(asked.ask.kind), self.asked), asked)
-            })
-            .collect();
-        let questions: Vec<Question> =
-            open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() }).collect();
+        let call = self.call;
+        let peer = &*call.ctx.peer;
         if peer.round().is_some() {
-            let ended = std::mem::replace(&mut self.running, Box::pin(std::future::pending()));
-            let (slot, connection) = (self.slot.clone(), self.connection.clone());
-            let key = self.parked.keep(ParkedCall { running: ended, slot, open, connection })?;
-            return Err(ends_round(&*peer, questions, &Left::Parked(key)));
+            return Err(self.park(peer, open)?);
         }
-        let answers = tokio::select! {
-            answers = peer.ask(questions) => answers,
-            () = self.call.ctx.cancel.cancelled() => return Err(ToolError::cancelled()),
-            () = self.connection.closed().cancelled() => return Ok(()),
-        };
-        match answers {
-            Ok(answers) => {
-                for (key, asked) in &open {
-                    reply(&self.connection, asked, answers.get(key));
+        let mut asking: FuturesUnordered<_> =
+            open.into_iter().map(|(key, asked)| put(peer, key, asked)).collect();
+        while !asking.is_empty() {
+            tokio::select! {
+                biased;
+                answer = &mut self.sent.running => return Ok(Some(answer)),
+                () = call.ctx.cancel.cancelled() => return Err(ToolError::cancelled()),
+                asked = self.sent.slot.questions() => {
+                    let more = self.open(asked)?;
+                    asking.extend(more.into_iter().map(|(key, asked)| put(peer, key, asked)));
                 }
-            }
-            // The server decides what it does without an answer.
-            Err(refused) => {
-                for (_, asked) in &open {
-                    self.connection.inbox.answer(&asked.id, Err(not_answered(asked.ask.kind, &refused)));
+                Some((asked, answer)) = asking.next() => {
+                    match answer {
+                        // The server has taken it back.
+                        None => {}
+                        Some(Ok(answer)) => reply(&self.connection, &asked, answer.as_ref()),
+                        // The server decides what it does without an answer.
+                        Some(Err(refused)) => {
+                            let refused = not_answered(asked.ask.kind, &refused);
+                            self.connection.inbox.answer(&asked.id, Err(refused));
+                        }
+                    }
+                    self.sent.slot.answered(&asked.id);
                 }
             }
         }
         // The time that the client took is not the server's.
-        self.slot.alive();
-        Ok(())
+        self.sent.slot.alive();
+        Ok(None)
     }
+
+    /// Returns what the client can be asked, each with a key of its own, and refuses the rest.
+    fn open(&mut self, asked: Vec<Asked>) -> Result<Vec<(String, Asked)>, ToolError> {
+        self.once_more()?;
+        let peer = &self.call.ctx.peer;
+        // The server was told that it could ask, because some clients can be; what it does without is its own to decide.
+        let (asked, refused): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|asked| peer.accepts(&asked.ask));
+        for asked in refused {
+            let refused = era::not_offered(&asked.ask, peer.offers(asked.ask.kind));
+            self.connection.inbox.answer(&asked.id, Err(refused));
+            self.sent.slot.answered(&asked.id);
+        }
+        let named = asked.into_iter().map(|asked| {
+            self.asked += 1;
+            (format!("{}_{}", kind_name(asked.ask.kind), self.asked), asked)
+        });
+        Ok(named.collect())
+    }
+
+    /// Keeps the call until the client is back, and returns what tells the client so. Meanwhile the server is listened to.
+    fn park(&mut self, peer: &dyn Peer, open: Vec<(String, Asked)>) -> Result<ToolError, ToolError> {
+        let questions = open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() });
+        let questions: Vec<Question> = questions.collect();
+        let running = std::mem::replace(&mut self.sent.running, Box::pin(std::future::pending()));
+        let running: Running = Box::pin(Apart(tokio::spawn(running)).answer());
+        let (slot, task) = (std::mem::take(&mut self.sent.slot), self.sent.task.clone());
+        let sent = Sent { running, slot, task };
+        let (asked, connection) = (self.asked, self.connection.clone());
+        let key = self.parked.keep(ParkedCall { sent, open, asked, connection })?;
+        Ok(ends_round(peer, questions, &Left::Parked(key)))
+    }
+}
+
+/// A question may be open when its call is over, and may have had nothing to do with it.
+impl Drop for Drive<'_> {
+    fn drop(&mut self) {
+        for (id, kind) in self.sent.slot.left_open() {
+            match kind {
+                AskKind::Roots => self.connection.inbox.roots_outside(id),
+                AskKind::Elicit | AskKind::Sample => {
+                    let refused =
+                        RpcError::new(rpc::INVALID_REQUEST, "the call is over; nobody can be asked");
+                    self.connection.inbox.answer(&id, Err(refused));
+                }
+            }
+        }
+    }
+}
+
+/// Puts one question to the client. `None` where the server does not want to know any more.
+async fn put(
+    peer: &dyn Peer,
+    key: String,
+    asked: Asked,
+) -> (Asked, Option<Result<Option<Value>, AskRefused>>) {
+    let question = Question { key: key.clone(), ask: asked.ask.clone() };
+    let answer = tokio::select! {
+        biased;
+        () = asked.void.cancelled() => None,
+        answers = peer.ask(vec![question]) => Some(answers.map(|mut answers| answers.remove(&key))),
+    };
+    (asked, answer)
 }
 
 fn kind_name(kind: AskKind) -> &'static str {
@@ -313,9 +421,17 @@ fn kind_name(kind: AskKind) -> &'static str {
     }
 }
 
+/// Refuses what the client cannot be asked. A server of the newer era knew that.
+fn not_offered(peer: &dyn Peer, questions: &[Question]) -> Result<(), ToolError> {
+    match questions.iter().find(|question| !peer.accepts(&question.ask)) {
+        Some(question) => Err(ToolError::needs_part(era::needed(&question.ask))),
+        None => Ok(()),
+    }
+}
+
 fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolError {
-    if let Some(question) = questions.iter().find(|question| !peer.offers(question.ask.kind)) {
-        return ToolError::needs_capability(question.ask.kind);
+    if let Err(missing) = not_offered(peer, &questions) {
+        return missing;
     }
     match serde_json::to_string(left) {
         Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state) }),
@@ -343,13 +459,13 @@ fn not_answered(kind: AskKind, refused: &AskRefused) -> RpcError {
     }
 }
 
-/// Sends the request. What comes of it owns all that it needs, so that it can be kept while its client is away.
+/// Sends the request.
 fn start(
     connection: &Arc<Connection>,
     call: &Call,
     request: &Arc<Request>,
     earlier: Option<(Option<String>, Answers)>,
-) -> (Running, Arc<Slot>) {
+) -> Sent {
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
@@ -369,6 +485,7 @@ fn start(
             add(&mut answered, &format!(r#""requestState":{}"#, Value::from(state)));
         }
     }
+    let mut task = None;
     let tasking = as_task.map(|wanted| {
         // A client that says so itself has said how long.
         if wanted && !says_task(&passed) {
@@ -376,6 +493,7 @@ fn start(
         }
         let peer = Arc::new(TaskPeer::new(caller.peer.clone()));
         caller.peer = peer.clone();
+        task = Some(peer.clone());
         Tasking::new(connection.clone(), peer, caller.clone(), request.silence)
     });
     let running = Box::pin(async move {
@@ -394,7 +512,7 @@ fn start(
             None => connection.request(ask).await,
         }
     });
-    (running, slot)
+    Sent { running, slot, task }
 }
 
 /// Returns whether members of an object name a task.

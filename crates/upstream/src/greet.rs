@@ -119,7 +119,12 @@ async fn discover(connection: &Connection, within: Duration) -> Result<Option<Gr
 async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
     let params = json!({
         "protocolVersion": Revision::NEWEST_WITH_SESSIONS.as_str(),
-        "capabilities": { "roots": {}, "sampling": {}, "elicitation": { "form": {}, "url": {} } },
+        // All that any client may offer. What the one who is asked does not is refused then.
+        "capabilities": {
+            "roots": { "listChanged": true },
+            "sampling": { "context": {}, "tools": {} },
+            "elicitation": { "form": {}, "url": {} },
+        },
         "clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
     })
     .to_string();

@@ -2,25 +2,37 @@
 
 use crate::connection::RequestError;
 use crate::link::{Link, Outgoing};
+use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
 use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
+use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{Id, era};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use std::collections::HashMap;
+use serde_json::{Map, Value, json};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// One of each kind is enough: what waits already says that there is something to look at.
 const HEARD_MAX: usize = 64;
 /// How long a server's word for where a log message comes from may be.
 const LOGGER_CHARS_MAX: usize = 100;
+/// How many messages a second reach clients that belong to no call. All clients get them.
+const OUTSIDE_PER_SECOND_MAX: u32 = 100;
+/// How many questions may be asked at once that belong to no call.
+const OUTSIDE_ASKS_MAX: usize = 4;
+/// How long such a question may have to wait until it is known what the server offers.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+/// Of how many addresses it is remembered who showed them, and how long their names may be.
+const FOLLOWED_MAX: usize = 64;
+const FOLLOWED_BYTES_MAX: usize = 1024;
 /// Where a message of 2025-11-25 says which task it belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -47,6 +59,8 @@ pub(crate) struct Asked {
     pub(crate) ask: Ask,
     /// The task that it belongs to, which the answer has to name.
     pub(crate) task: Option<String>,
+    /// Cancelled when the server wants no answer any more.
+    pub(crate) void: CancellationToken,
 }
 
 impl Asked {
@@ -90,6 +104,13 @@ impl Drop for Waiting {
     }
 }
 
+/// How much a server has said lately that belongs to no call.
+#[derive(Default)]
+struct Outside {
+    since: Option<Instant>,
+    said: u32,
+}
+
 /// Who made the call that a request is part of.
 #[derive(Clone)]
 pub(crate) struct Listener {
@@ -107,6 +128,13 @@ pub(crate) struct Inbox {
     tasks: Mutex<HashMap<String, Tasked>>,
     heard: mpsc::Sender<Heard>,
     link: OnceLock<Weak<dyn Link>>,
+    /// Whose inbox it is, as soon as that is known.
+    server: watch::Sender<Weak<Server>>,
+    outside: Mutex<Outside>,
+    /// Lets so many questions be asked outside of calls.
+    asks: Arc<Semaphore>,
+    /// Who was asked to show which address to a person, the latest last.
+    followed: Mutex<VecDeque<(String, Arc<dyn Peer>)>>,
     /// Whether what it offers is still what it said last.
     pub(crate) lists: watch::Sender<Lists>,
     /// Cancelled when the server is gone.
@@ -119,9 +147,31 @@ impl Inbox {
     pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
         let (heard, hears) = mpsc::channel(HEARD_MAX);
         let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
-        let (waiting, tasks, lists) = (Mutex::default(), Mutex::default(), watch::Sender::default());
-        let inbox = Inbox { waiting, tasks, heard, link: OnceLock::new(), lists, closed, retired };
+        let inbox = Inbox {
+            waiting: Mutex::default(),
+            tasks: Mutex::default(),
+            heard,
+            link: OnceLock::new(),
+            server: watch::Sender::default(),
+            outside: Mutex::default(),
+            asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
+            followed: Mutex::default(),
+            lists: watch::Sender::default(),
+            closed,
+            retired,
+        };
         (Arc::new(inbox), hears)
+    }
+
+    /// Says whose inbox it is, once it is known what the server offers.
+    pub(crate) fn is_of(&self, server: &Weak<Server>) {
+        self.server.send_if_modified(|known| {
+            let is_news = known.strong_count() == 0;
+            if is_news {
+                *known = server.clone();
+            }
+            is_news
+        });
     }
 
     /// Says by which link the server is answered.
@@ -185,7 +235,10 @@ impl Inbox {
                         self.begin_task(*id, &waiting, result);
                         Ok(result.to_owned())
                     }
-                    Err(error) => Err(RequestError::refused(error)),
+                    Err(error) => {
+                        self.asks_to_follow(&waiting, error);
+                        Err(RequestError::refused(error))
+                    }
                 };
                 waiting.slot.answer(answer);
             }
@@ -193,16 +246,13 @@ impl Inbox {
                 let params = notification.params;
                 match notification.method.as_ref() {
                     "notifications/progress" => self.progress(params),
+                    "notifications/cancelled" => self.withdrawn(params),
                     "notifications/message" => self.log(params, about),
                     "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
                     "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
                     "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
-                    "notifications/resources/updated" => {
-                        if let Some(Value::String(uri)) = value(params).map(|mut params| params["uri"].take())
-                        {
-                            self.hear(Heard::ResourceUpdated(uri));
-                        }
-                    }
+                    "notifications/resources/updated" => self.updated(params),
+                    "notifications/elicitation/complete" => self.elicited(params),
                     _ => {}
                 }
             }
@@ -240,32 +290,110 @@ impl Inbox {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        let Some(params) = value(params) else { return };
-        let Some(id) = params["progressToken"].as_u64() else { return };
+        let Some(Value::Object(mut said)) = value(params) else { return };
+        let Some(id) = said.shift_remove("progressToken").and_then(|token| token.as_u64()) else { return };
         let listener = {
             let waiting = self.lock();
             let Some(waiting) = waiting.get(&id) else { return };
             waiting.slot.alive();
             waiting.caller.clone()
         };
-        if let (Some(listener), Some(progress)) = (listener, params["progress"].as_f64()) {
-            let message = params["message"].as_str().map(str::to_owned);
-            listener.peer.progress(Progress { progress, total: params["total"].as_f64(), message });
+        let is_progress = said.get("progress").is_some_and(Value::is_number);
+        if let (Some(listener), true) = (listener, is_progress) {
+            without_meta(&mut said, RELATED);
+            listener.peer.progress(Progress { said });
         }
     }
 
     fn log(&self, params: Option<&RawValue>, about: Option<u64>) {
-        let Some(mut params) = value(params) else { return };
-        let Some(level) = params["level"].as_str().and_then(LogLevel::parse) else { return };
-        let Some(listener) = self.concerned(&mut params, about).1 else { return };
-        let logger = params["logger"].as_str().unwrap_or_default().chars().take(LOGGER_CHARS_MAX).collect();
-        listener.peer.log(LogMessage { level, logger, data: params["data"].take() });
+        let Some(Value::Object(mut said)) = value(params) else { return };
+        let level = said.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
+        let Some(level) = level else { return };
+        let (task, listener) = self.concerned(&mut said, about);
+        if let Some(Value::String(logger)) = said.get_mut("logger")
+            && let Some((at, _)) = logger.char_indices().nth(LOGGER_CHARS_MAX)
+        {
+            logger.truncate(at);
+        }
+        let message = LogMessage { level, said };
+        match listener {
+            Some(listener) => listener.peer.log(message),
+            // Of nothing in particular.
+            None if about.is_none() && task.is_none() && self.may_speak_outside() => {
+                let server = self.server.borrow().upgrade();
+                server.into_iter().for_each(|server| server.log(&message));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns whether what the server says cannot be about a call, and is not too much.
+    fn may_speak_outside(&self) -> bool {
+        if self.lock().values().any(|waiting| waiting.caller.is_some()) {
+            return false;
+        }
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        if outside.since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
+            *outside = Outside { since: Some(Instant::now()), said: 0 };
+        }
+        outside.said += 1;
+        outside.said <= OUTSIDE_PER_SECOND_MAX
+    }
+
+    fn updated(&self, params: Option<&RawValue>) {
+        let Some(Value::Object(mut said)) = value(params) else { return };
+        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return };
+        // Between the server and the hub.
+        without_meta(&mut said, era::META_SUBSCRIPTION);
+        let server = self.server.borrow().upgrade();
+        // What is no more than a name is told as any change is.
+        let told = said.len() > 1 && server.is_some_and(|server| server.updated(&uri, said));
+        if !told {
+            self.hear(Heard::ResourceUpdated(uri));
+        }
+    }
+
+    /// Remembers who was asked to show an address to a person, as a question or by an error.
+    fn follows(&self, id: &Value, peer: &Arc<dyn Peer>) {
+        let Some(id) = id.as_str().filter(|id| id.len() <= FOLLOWED_BYTES_MAX) else { return };
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.len() >= FOLLOWED_MAX {
+            followed.pop_front();
+        }
+        followed.push_back((id.to_owned(), peer.clone()));
+    }
+
+    fn asks_to_follow(&self, waiting: &Waiting, error: &RawValue) {
+        let Some(caller) = &waiting.caller else { return };
+        // Few errors have to be taken apart to see that.
+        if !error.get().contains("elicitationId") {
+            return;
+        }
+        let Ok(error) = serde_json::from_str::<Value>(error.get()) else { return };
+        for elicitation in error["data"]["elicitations"].as_array().into_iter().flatten() {
+            self.follows(&elicitation["elicitationId"], &caller.peer);
+        }
+    }
+
+    /// A person has followed an address. Whoever showed it is told.
+    fn elicited(&self, params: Option<&RawValue>) {
+        let Some(Value::Object(said)) = value(params) else { return };
+        let Some(id) = said.get("elicitationId").and_then(Value::as_str) else { return };
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = followed.iter().position(|(known, _)| known == id).and_then(|at| followed.remove(at));
+        drop(followed);
+        if let Some((_, peer)) = found {
+            peer.elicited(said);
+        }
     }
 
     /// Returns for whom the server speaks, and of which task. Clients do not know that task, so they are not told of it.
-    fn concerned(&self, params: &mut Value, about: Option<u64>) -> (Option<String>, Option<Listener>) {
-        let meta = params.get_mut("_meta").and_then(Value::as_object_mut);
-        let related = meta.and_then(|meta| meta.remove(RELATED));
+    fn concerned(
+        &self,
+        params: &mut Map<String, Value>,
+        about: Option<u64>,
+    ) -> (Option<String>, Option<Listener>) {
+        let related = without_meta(params, RELATED);
         let task = related.as_ref().and_then(|related| related["taskId"].as_str()).map(str::to_owned);
         let listener = match &task {
             Some(task) => self.tasks().get(task).map(|task| task.caller.clone()),
@@ -301,24 +429,65 @@ impl Inbox {
             method if method == era::ask_method(AskKind::Roots) => AskKind::Roots,
             method => return self.answer(&id, Err(RpcError::method_not_found(method))),
         };
-        let mut params = value(params).unwrap_or_else(|| json!({}));
-        let (task, listener) = self.concerned(&mut params, about);
+        let mut params = value(params).unwrap_or_default();
+        let mut none = Map::new();
+        let (task, listener) = self.concerned(params.as_object_mut().unwrap_or(&mut none), about);
         let Some(listener) = listener else {
             // Many servers ask for folders right after the greeting, for nobody in particular.
-            let answer = match kind {
-                AskKind::Roots => Ok(br#"{"roots":[]}"#.to_vec()),
-                AskKind::Elicit | AskKind::Sample => Err(RpcError::new(
-                    rpc::INVALID_REQUEST,
-                    "nobody can be asked: no call is under way, or calls of several clients are; \
-                     `per_client = true` gives each client a server of its own",
-                )),
-            };
-            return self.answer(&id, answer);
+            if kind == AskKind::Roots {
+                return self.roots_outside(id);
+            }
+            let refused = RpcError::new(
+                rpc::INVALID_REQUEST,
+                "nobody can be asked: no call is under way, or calls of several clients are; \
+                 `per_client = true` gives each client a server of its own",
+            );
+            return self.answer(&id, Err(refused));
         };
-        let asked = Asked { id, ask: Ask { kind, params }, task };
+        if kind == AskKind::Elicit {
+            self.follows(&params["elicitationId"], &listener.peer);
+        }
+        let asked = Asked { id, ask: Ask { kind, params }, task, void: CancellationToken::new() };
         if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+        }
+    }
+
+    /// Asks whoever the server is for which folders there are. Where nobody is to be asked, there are none.
+    pub(crate) fn roots_outside(&self, id: Id) {
+        let none = br#"{"roots":[]}"#.to_vec();
+        let (Some(link), Ok(permit)) = (self.link.get().cloned(), self.asks.clone().try_acquire_owned())
+        else {
+            return self.answer(&id, Ok(none));
+        };
+        let mut known = self.server.subscribe();
+        tokio::spawn(async move {
+            // At the greeting it is not known yet whether the server is trusted.
+            let known = known.wait_for(|server| server.strong_count() > 0);
+            let known = tokio::time::timeout(KNOWN_WITHIN, known).await;
+            let server = known.ok().and_then(Result::ok).and_then(|server| server.upgrade());
+            let roots = match server {
+                Some(server) => server.roots().await,
+                None => None,
+            };
+            let answer = roots.map_or(none, |roots| roots.to_string().into_bytes());
+            drop(permit);
+            if let Some(link) = link.upgrade() {
+                // A server that is gone needs no answer.
+                let _ = link.send(Outgoing::aside(None, rpc::response(Some(&id), Ok(answer)))).await;
+            }
+        });
+    }
+
+    /// The server takes a question back. Whichever call it was asked for knows it by its id.
+    fn withdrawn(&self, params: Option<&RawValue>) {
+        let fields = params.and_then(|raw| serde_json::from_str::<Fields<'_>>(raw.get()).ok());
+        let Some(id) = fields.and_then(|fields| Id::parse(fields.get("requestId")?.get())) else { return };
+        let calls = self.lock().values().filter_map(|waiting| waiting.caller.clone()).collect::<Vec<_>>();
+        let tasks = self.tasks().values().map(|task| task.caller.clone()).collect::<Vec<_>>();
+        for caller in calls.iter().chain(&tasks) {
+            caller.slot.withdraw(&id);
         }
     }
 
@@ -352,6 +521,16 @@ impl Inbox {
         }
     }
 
+    /// Tells another peer what concerns a call from now on: its client has come back with a new request.
+    pub(crate) fn goes_on(&self, slot: &Arc<Slot>, peer: &Arc<dyn Peer>) {
+        let mut waiting = self.lock();
+        for caller in waiting.values_mut().filter_map(|waiting| waiting.caller.as_mut()) {
+            if Arc::ptr_eq(&caller.slot, slot) {
+                caller.peer = peer.clone();
+            }
+        }
+    }
+
     /// Returns whether somebody still waits for the answer to this.
     pub(crate) fn awaits(&self, id: u64) -> bool {
         self.lock().contains_key(&id)
@@ -360,6 +539,16 @@ impl Inbox {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes a member of `_meta` away that is not for clients.
+fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    let meta = params.get_mut("_meta")?.as_object_mut()?;
+    let taken = meta.shift_remove(key)?;
+    if meta.is_empty() {
+        params.shift_remove("_meta");
+    }
+    Some(taken)
 }
 
 fn value(params: Option<&RawValue>) -> Option<Value> {

@@ -19,6 +19,7 @@ mod lists;
 mod live;
 mod names;
 mod oauth;
+mod outside;
 mod own;
 mod patience;
 mod provider;

@@ -65,7 +65,13 @@ impl Own {
             ..self.shared.spec.clone()
         };
         let stop = self.shared.stop.child_token();
-        let server = Server::new(spec, self.changes.clone(), Some(client.to_owned()), stop);
+        let server = Server::new(
+            spec,
+            self.changes.clone(),
+            self.shared.audience.clone(),
+            Some(client.to_owned()),
+            stop,
+        );
         // One and the same program or place: what was found out of it need not be found out again.
         server.remember(self.shared.known());
         let needed = Use::of(&server);

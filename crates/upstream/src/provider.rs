@@ -1,5 +1,6 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
+use crate::outside;
 use crate::own::Own;
 use crate::server::Server;
 use crate::spec::ServerSpec;
@@ -8,7 +9,8 @@ use crate::supervise;
 use crate::trust::Trust;
 use crate::uses::Use;
 use portcullis_core::{
-    BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError, Unruled,
+    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError,
+    Unruled,
 };
 use portcullis_store::pins::Snapshot;
 use serde_json::Value;
@@ -27,11 +29,18 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts to connect and returns at once. Needs a runtime.
+    /// Starts to connect and returns at once. Outside of calls it speaks to nobody. Needs a runtime.
     pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
-        let shared = Server::new(spec, changes.clone(), None, CancellationToken::new());
+        Upstream::start_before(spec, changes, Audience::default())
+    }
+
+    /// Starts to connect and returns at once. Outside of calls it speaks to those clients. Needs a runtime.
+    pub fn start_before(spec: ServerSpec, changes: Changes, audience: Audience) -> Upstream {
+        let changed = audience.changed_roots();
+        let shared = Server::new(spec, changes.clone(), audience, None, CancellationToken::new());
         let own = shared.spec.per_client.map(|per_client| Arc::new(Own::new(&shared, per_client, changes)));
         tokio::spawn(supervise::run(shared.clone()));
+        tokio::spawn(outside::tell_roots(shared.clone(), own.clone(), changed));
         Upstream { shared, own }
     }
 

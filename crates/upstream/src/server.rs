@@ -11,9 +11,10 @@ use crate::status::{Status, StatusKind};
 use crate::trust::{Quarantined, Trust};
 use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use portcullis_core::json;
 use portcullis_core::{
-    Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Target, ToolDef,
-    ToolError,
+    Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Target,
+    ToolDef, ToolError,
 };
 use portcullis_store::pins::{Kind, Snapshot, Standing};
 use portcullis_wire::Era;
@@ -21,7 +22,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -36,10 +37,15 @@ const ATTEMPTS_MAX: usize = 3;
 
 /// One server that runs, or is to run: for all clients, or for one of them.
 pub(crate) struct Server {
+    me: Weak<Server>,
     pub(crate) spec: ServerSpec,
     /// The client that it is for, where it is not for all of them.
     pub(crate) client: Option<String>,
     changes: Changes,
+    /// Whom it speaks to outside of calls.
+    pub(crate) audience: Audience,
+    /// Whether a client has other folders, and it was not told yet.
+    pub(crate) roots_news: AtomicBool,
     /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
     offered: Mutex<Option<Arc<Offered>>>,
     pub(crate) shown: ArcSwap<Shown>,
@@ -98,6 +104,7 @@ impl Server {
     pub(crate) fn new(
         spec: ServerSpec,
         changes: Changes,
+        audience: Audience,
         client: Option<String>,
         stop: CancellationToken,
     ) -> Arc<Server> {
@@ -105,10 +112,13 @@ impl Server {
             TransportSpec::Stdio(_) => None,
             TransportSpec::Http(http) => http.oauth.clone().map(|oauth| oauth as Arc<dyn Credentials>),
         };
-        Arc::new(Server {
+        Arc::new_cyclic(|me| Server {
+            me: me.clone(),
             spec,
             client,
             changes,
+            audience,
+            roots_news: AtomicBool::new(false),
             offered: Mutex::default(),
             shown: ArcSwap::default(),
             instructions: ArcSwapOption::empty(),
@@ -253,7 +263,9 @@ impl Server {
     /// Returns whether anything appears otherwise than before.
     pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
         *lock(&self.offered) = Some(Arc::new(offered));
+        connection.inbox.is_of(&self.me);
         self.live.put(connection);
+        self.tell_roots();
         self.show()
     }
 
@@ -347,6 +359,12 @@ impl Server {
             (Some(_), _) => return,
         };
         self.changes.announce(change);
+    }
+
+    /// Returns whether a person has let it in, as it is now.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let Some(offered) = lock(&self.offered).clone() else { return false };
+        self.spec.trust.knows(&self.spec.name, &offered.snapshot.identity)
     }
 
     /// Says whether what the call was decided by is what a person has looked at, at this moment.
@@ -489,7 +507,8 @@ impl Server {
                 ("resources/read", params, Some(Named::Other(uri.clone())), Vec::new())
             }
             Target::Completion(of) => {
-                let mut params = call.arguments.value().map_err(ToolError::invalid_args)?.clone();
+                let mut params = json::parse_exact(arguments)
+                    .map_err(|error| ToolError::invalid_args(error.to_string()))?;
                 if let CompletionOf::Prompt(name) = of {
                     let own = shown.prompt_names.get(name).ok_or_else(unknown)?;
                     params["ref"]["name"] = own.as_str().into();

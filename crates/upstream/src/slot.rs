@@ -4,9 +4,12 @@
 
 use crate::connection::RequestError;
 use crate::inbox::{Answer, Asked};
+use portcullis_core::AskKind;
+use portcullis_wire::Id;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use tokio_util::sync::CancellationToken;
 
 /// How many questions one call may have open at once.
 pub(crate) const QUESTIONS_MAX: usize = 16;
@@ -22,6 +25,8 @@ struct Heard {
     /// Whether the server gave a sign of life since that was last asked.
     alive: bool,
     questions: Vec<Asked>,
+    /// Those that are not answered yet, and what ends each of them.
+    open: Vec<(Id, AskKind, CancellationToken)>,
     /// Who waits for the answer, and who for questions.
     waits: Option<Waker>,
     listens: Option<Waker>,
@@ -88,9 +93,10 @@ impl Slot {
     /// Takes a question, or gives it back where there are too many already.
     pub(crate) fn ask(&self, asked: Asked) -> Result<(), Asked> {
         let mut heard = self.lock();
-        if heard.questions.len() >= QUESTIONS_MAX {
+        if heard.open.len() >= QUESTIONS_MAX {
             return Err(asked);
         }
+        heard.open.push((asked.id.clone(), asked.ask.kind, asked.void.clone()));
         heard.questions.push(asked);
         let listens = heard.listens.take();
         drop(heard);
@@ -98,6 +104,30 @@ impl Slot {
             listens.wake();
         }
         Ok(())
+    }
+
+    /// Takes note that a question has its answer, or needs none.
+    pub(crate) fn answered(&self, question: &Id) {
+        self.lock().open.retain(|(id, ..)| id != question);
+    }
+
+    /// The server does not want to know any more.
+    pub(crate) fn withdraw(&self, question: &Id) {
+        let mut heard = self.lock();
+        let Some(at) = heard.open.iter().position(|(id, ..)| id == question) else { return };
+        let (.., void) = heard.open.remove(at);
+        drop(heard);
+        void.cancel();
+    }
+
+    /// Returns the questions that have no answer, of which nobody takes care any more.
+    pub(crate) fn left_open(&self) -> Vec<(Id, AskKind)> {
+        std::mem::take(&mut self.lock().open).into_iter().map(|(id, kind, _)| (id, kind)).collect()
+    }
+
+    /// Returns whether the server waits for an answer of ours.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.lock().open.is_empty()
     }
 
     /// Waits for questions, and returns all that there are.
@@ -128,8 +158,7 @@ fn wait(place: &mut Option<Waker>, context: &Context<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{Ask, AskKind};
-    use portcullis_wire::Id;
+    use portcullis_core::Ask;
     use serde_json::Value;
     use serde_json::value::RawValue;
     use std::future::Future;
@@ -147,7 +176,8 @@ mod tests {
     }
 
     fn question(id: u64) -> Asked {
-        Asked { id: Id::Number(id), ask: Ask { kind: AskKind::Elicit, params: Value::Null }, task: None }
+        let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
+        Asked { id: Id::Number(id), ask, task: None, void: CancellationToken::new() }
     }
 
     #[test]
@@ -184,5 +214,14 @@ mod tests {
         let slot = Slot::default();
         assert!((0..QUESTIONS_MAX as u64).all(|id| slot.ask(question(id)).is_ok()));
         assert!(slot.ask(question(99)).is_err());
+        // One that was answered, or taken back, is none any more.
+        slot.answered(&Id::Number(7));
+        let last = question(99);
+        let void = last.void.clone();
+        assert!(slot.ask(last).is_ok() && slot.ask(question(100)).is_err());
+        slot.withdraw(&Id::Number(99));
+        assert!(void.is_cancelled() && slot.is_asking() && slot.ask(question(100)).is_ok());
+        assert_eq!(slot.left_open().len(), QUESTIONS_MAX);
+        assert!(!slot.is_asking());
     }
 }

@@ -11,6 +11,7 @@ use crate::connection::{Ask, Connection, LinkError, RequestError};
 use crate::drive;
 use crate::inbox::{Answer, Listener};
 use crate::slot::{News, Slot};
+use arc_swap::ArcSwapOption;
 use portcullis_core::json::printable;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question,
@@ -123,13 +124,24 @@ fn said(message: String) -> RequestError {
 /// The client of a call that the hub waits for where it runs as a task.
 pub(crate) struct TaskPeer {
     peer: Arc<dyn Peer>,
+    /// The same client, where it has come back with a new request.
+    later: ArcSwapOption<Arc<dyn Peer>>,
     /// Whether the server itself says how far it is.
     progresses: AtomicBool,
 }
 
 impl TaskPeer {
     pub(crate) fn new(peer: Arc<dyn Peer>) -> TaskPeer {
-        TaskPeer { peer, progresses: AtomicBool::new(false) }
+        TaskPeer { peer, later: ArcSwapOption::empty(), progresses: AtomicBool::new(false) }
+    }
+
+    /// Speaks to another peer from now on.
+    pub(crate) fn goes_on(&self, peer: &Arc<dyn Peer>) {
+        self.later.store(Some(Arc::new(peer.clone())));
+    }
+
+    fn now(&self) -> Arc<dyn Peer> {
+        self.later.load().as_ref().map_or_else(|| self.peer.clone(), |later| (**later).clone())
     }
 }
 
@@ -140,11 +152,11 @@ impl Peer for TaskPeer {
 
     fn progress(&self, progress: Progress) {
         self.progresses.store(true, Ordering::Relaxed);
-        self.peer.progress(progress);
+        self.now().progress(progress);
     }
 
     fn log(&self, message: LogMessage) {
-        self.peer.log(message);
+        self.now().log(message);
     }
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
@@ -153,6 +165,10 @@ impl Peer for TaskPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.peer.offers(kind)
+    }
+
+    fn let_go(&self) {
+        self.now().let_go();
     }
 
     fn capabilities(&self) -> Value {
@@ -382,7 +398,7 @@ impl Told {
         }
         self.times += 1;
         self.last.clone_from(&message);
-        tasking.peer.peer.progress(Progress { progress: f64::from(self.times), total: None, message });
+        tasking.peer.now().progress(Progress::new(f64::from(self.times), None, message));
     }
 }
 

@@ -8,11 +8,12 @@
 use crate::message::Id;
 use crate::params::{Fields, Key, Params};
 use crate::rpc::{self, RpcError};
-use portcullis_core::{AskKind, LogLevel};
+use portcullis_core::{Ask, AskKind, Capability, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// How a client and the hub know each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +85,13 @@ impl Revision {
 /// What a client offers to be asked, and to understand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offers {
+    /// A form for a person to fill in.
     pub elicit: bool,
+    /// An address for a person to follow.
+    pub elicit_url: bool,
     pub sample: bool,
+    /// Tools for the client's model to use.
+    pub sample_tools: bool,
     pub roots: bool,
     pub tasks: bool,
 }
@@ -98,7 +104,18 @@ impl Offers {
         let has = |key: &str| capabilities.get(key).is_some_and(Value::is_object);
         let extensions = capabilities.get("extensions");
         let tasks = extensions.and_then(|all| all.get(TASKS)).is_some_and(Value::is_object);
-        Offers { elicit: has("elicitation"), sample: has("sampling"), roots: has("roots"), tasks }
+        let part =
+            |key: &str, part: &str| capabilities.get(key).is_some_and(|offered| offered[part].is_object());
+        let elicit_url = part("elicitation", "url");
+        Offers {
+            // Forms were there first, and are what is meant where nothing is said.
+            elicit: has("elicitation") && (part("elicitation", "form") || !elicit_url),
+            elicit_url,
+            sample: has("sampling"),
+            sample_tools: part("sampling", "tools"),
+            roots: has("roots"),
+            tasks,
+        }
     }
 
     pub fn has(self, kind: AskKind) -> bool {
@@ -108,7 +125,56 @@ impl Offers {
             AskKind::Roots => self.roots,
         }
     }
+
+    /// Returns whether all is offered that a question needs.
+    pub fn accepts(self, ask: &Ask) -> bool {
+        match ask.kind {
+            AskKind::Elicit if is_url(ask) => self.elicit_url,
+            AskKind::Sample if uses_tools(ask) => self.sample && self.sample_tools,
+            AskKind::Elicit | AskKind::Sample | AskKind::Roots => self.has(ask.kind),
+        }
+    }
 }
+
+/// Returns whether a person is to follow an address.
+fn is_url(ask: &Ask) -> bool {
+    ask.kind == AskKind::Elicit && ask.params["mode"] == "url"
+}
+
+/// Returns whether the client's model is to use tools.
+fn uses_tools(ask: &Ask) -> bool {
+    ["tools", "toolChoice"].iter().any(|key| ask.params.get(key).is_some_and(|value| !value.is_null()))
+}
+
+/// Returns what a server is told that asks what its client does not offer; `in_part` says that the client offers
+/// something of the kind.
+pub fn not_offered(ask: &Ask, in_part: bool) -> RpcError {
+    let missing = match ask.kind {
+        AskKind::Elicit if is_url(ask) => "`mode` must be one that the client offers, and `url` is none",
+        AskKind::Elicit if in_part => "`mode` must be one that the client offers, and `form` is none",
+        AskKind::Sample if in_part => "the client does not offer `sampling.tools`",
+        AskKind::Elicit | AskKind::Sample | AskKind::Roots => {
+            return RpcError::method_not_found(ask_method(ask.kind));
+        }
+    };
+    RpcError::invalid_params(missing)
+}
+
+/// Returns what a client with a session is asked. Servers of the newer era have no name for an address that a person is
+/// to follow; where one is needed, it is `new_id`.
+pub fn ask_params(ask: &Ask, new_id: impl FnOnce() -> Option<String>) -> Cow<'_, Value> {
+    if !is_url(ask) || !ask.params[ELICITATION_ID].is_null() {
+        return Cow::Borrowed(&ask.params);
+    }
+    let mut params = ask.params.clone();
+    if let Some(id) = new_id() {
+        params[ELICITATION_ID] = id.into();
+    }
+    Cow::Owned(params)
+}
+
+/// By which a client is told that a person has followed an address.
+const ELICITATION_ID: &str = "elicitationId";
 
 /// Returns the method by which the client is asked.
 pub fn ask_method(kind: AskKind) -> &'static str {
@@ -172,8 +238,7 @@ impl RequestMeta {
         let meta: Fields<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
         let value = |key: &str| meta.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let text = |key: &str| value(key).and_then(|value| value.as_str().map(str::to_owned));
-        let token =
-            value(META_PROGRESS).filter(|token| token.is_string() || token.is_i64() || token.is_u64());
+        let token = value(META_PROGRESS).filter(|token| token.is_string() || token.is_number());
         let capabilities = meta.get(META_CAPABILITIES).filter(|raw| raw.get().starts_with('{'));
         let offers = match capabilities {
             Some(raw) => {
@@ -259,10 +324,24 @@ pub fn mismatch(header: &str, said: Option<&str>, body: &str) -> RpcError {
 }
 
 /// The error for a call that needs what the client does not offer.
-pub fn missing_capability(kind: AskKind) -> RpcError {
-    let name = capability_name(kind);
-    RpcError::new(rpc::MISSING_CAPABILITY, format!("This call needs the client capability `{name}`"))
-        .with(json!({ "requiredCapabilities": { name: {} } }))
+pub fn missing_capability(capability: Capability) -> RpcError {
+    let name = capability_name(capability.kind);
+    let (path, required) = match capability.part {
+        None => (name.to_owned(), json!({})),
+        Some(part) => (format!("{name}.{part}"), json!({ part: {} })),
+    };
+    RpcError::new(rpc::MISSING_CAPABILITY, format!("This call needs the client capability `{path}`"))
+        .with(json!({ "requiredCapabilities": { name: required } }))
+}
+
+/// Returns what a client has to offer to be asked this.
+pub fn needed(ask: &Ask) -> Capability {
+    let part = match ask.kind {
+        AskKind::Elicit => is_url(ask).then_some("url"),
+        AskKind::Sample => uses_tools(ask).then_some("tools"),
+        AskKind::Roots => None,
+    };
+    Capability { kind: ask.kind, part }
 }
 
 /// The error for a request about tasks from a client that does not offer them.
@@ -465,7 +544,10 @@ pub fn listened(revision: Revision, id: &Id) -> Vec<u8> {
 /// Tags a notification with the subscription that it belongs to.
 pub fn tagged(params: Value, subscription: &Value) -> Value {
     let mut params = params;
-    params["_meta"] = json!({ META_SUBSCRIPTION: subscription });
+    if !params["_meta"].is_object() {
+        params["_meta"] = json!({});
+    }
+    params["_meta"][META_SUBSCRIPTION] = subscription.clone();
     params
 }
 

@@ -3,8 +3,8 @@
 use crate::rpc::RpcError;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
 fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
     let mut text = String::new();
     for (name, value) in members.iter().filter(|(name, _)| wanted(name)) {
-        portcullis_core::json::parse_strict(value.get()).map_err(|error| {
+        portcullis_core::json::parse_exact(value.get()).map_err(|error| {
             let name = portcullis_core::json::printable(name);
             RpcError::invalid_params(format_args!("`{name}`: {error}"))
         })?;
@@ -195,10 +195,23 @@ impl<'a> Params<'a> {
     }
 
     /// Returns a parameter that must be an object, where it is given. Repeated keys are refused.
-    pub fn optional_object(&self, key: Key) -> Result<Option<serde_json::Map<String, Value>>, RpcError> {
+    pub fn optional_object(&self, key: Key) -> Result<Option<Map<String, Value>>, RpcError> {
+        self.object(key, portcullis_core::json::parse_strict)
+    }
+
+    /// Returns the same for what is passed on: numbers keep all their digits.
+    pub fn exact_object(&self, key: Key) -> Result<Option<Map<String, Value>>, RpcError> {
+        self.object(key, portcullis_core::json::parse_exact)
+    }
+
+    fn object(
+        &self,
+        key: Key,
+        parse: fn(&str) -> Result<Value, serde_json::Error>,
+    ) -> Result<Option<Map<String, Value>>, RpcError> {
         let Some(raw) = self.raw(key) else { return Ok(None) };
         let key = key.as_str();
-        match portcullis_core::json::parse_strict(raw.get()) {
+        match parse(raw.get()) {
             Ok(Value::Object(object)) => Ok(Some(object)),
             Ok(_) => Err(RpcError::invalid_params(format_args!("`{key}` must be an object"))),
             Err(error) => Err(RpcError::invalid_params(format_args!("`{key}`: {error}"))),

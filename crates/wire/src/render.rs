@@ -4,7 +4,7 @@ use crate::era::{self, Era, ResultKind, Revision, dress};
 use crate::rpc::{self, Answer, Data, RpcError};
 use crate::text::write_string;
 use portcullis_core::{
-    Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
+    Ask, Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
     PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef,
     ToolError, ToolOutput,
 };
@@ -148,13 +148,19 @@ pub fn template(template: &TemplateDef) -> Box<RawValue> {
     raw(&definition)
 }
 
+/// Writes one question for a client that answers by calling again. What has no parameters is asked without.
+pub fn question(ask: &Ask) -> Value {
+    let mut question = json!({ "method": era::ask_method(ask.kind) });
+    if !ask.params.is_null() {
+        question["params"] = ask.params.clone();
+    }
+    question
+}
+
 /// Writes questions to the client as the result of a round.
 pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<u8> {
-    let requests: serde_json::Map<String, Value> = input
-        .questions
-        .iter()
-        .map(|q| (q.key.clone(), json!({ "method": era::ask_method(q.ask.kind), "params": q.ask.params })))
-        .collect();
+    let requests: serde_json::Map<String, Value> =
+        input.questions.iter().map(|q| (q.key.clone(), question(&q.ask))).collect();
     let result = json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state });
     dress(revision, ResultKind::Questions, result.to_string().into_bytes())
 }
@@ -178,7 +184,7 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         }
         ErrorKind::Internal => Err(protocol_fault(rpc::INTERNAL_ERROR, error)),
         ErrorKind::NeedsCapability => match (revision.era(), error.capability) {
-            (Era::PerRequest, Some(kind)) => Err(era::missing_capability(kind)),
+            (Era::PerRequest, Some(capability)) => Err(era::missing_capability(capability)),
             _ => told(revision, target, style, error),
         },
         // The session writes the questions; without one the call cannot go on.

@@ -110,8 +110,11 @@ pub fn notification(method: &str, params: &Value) -> Bytes {
     message.to_string().into()
 }
 
-/// Writes a request of the hub's own.
+/// Writes a request of the hub's own. `null` stands for no parameters.
 pub fn request(id: u64, method: &str, params: &Value) -> Bytes {
-    let message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let mut message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    if !params.is_null() {
+        message["params"] = params.clone();
+    }
     message.to_string().into()
 }

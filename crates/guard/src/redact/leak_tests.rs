@@ -106,16 +106,23 @@ const SINKS: &[Sink] = &[
     }),
     ("progress", |keeper, text| {
         said(keeper, |peer| {
-            peer.progress(Progress { progress: 1.0, total: None, message: Some(text.to_owned()) });
+            peer.progress(Progress::new(1.0, None, Some(text.to_owned())));
         })
     }),
     ("log", |keeper, text| {
         let heard = said(keeper, |peer| {
-            let data = json!(text);
-            peer.log(LogMessage { level: LogLevel::Info, logger: "it".to_owned(), data });
+            peer.log(LogMessage::new(LogLevel::Info, "it", text));
         });
         let value = heard.trim().strip_prefix("info it: ").unwrap();
         serde_json::from_str::<String>(value).unwrap()
+    }),
+    ("what else is said", |keeper, text| {
+        let heard = said(keeper, |peer| {
+            let said = json!({ "elicitationId": "e", "new": [{ "x": text }] });
+            peer.elicited(said.as_object().unwrap().clone());
+        });
+        let value: Value = serde_json::from_str(heard.trim()).unwrap();
+        value["new"][0]["x"].as_str().unwrap().to_owned()
     }),
     ("stream", |keeper, text| keeper.stream(&format!("before {text} after"))),
 ];

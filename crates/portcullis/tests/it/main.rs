@@ -40,6 +40,7 @@ mod silent_change;
 mod sinks;
 mod standard;
 mod support;
+mod talk;
 mod tasks;
 mod terminal;
 mod transcripts;

@@ -90,11 +90,11 @@ async fn what_a_task_says_of_itself_is_told() {
         for (wants, expected) in [
             (
                 json!({ "looks": 2 }),
-                json!({ "progressToken": "mine", "progress": 1.0, "message": "2 pages left" }),
+                json!({ "progressToken": "mine", "progress": 1, "message": "2 pages left" }),
             ),
             (
                 json!({ "looks": 2, "progress": true }),
-                json!({ "progressToken": "mine", "progress": 98.0, "total": 100.0 }),
+                json!({ "progressToken": "mine", "progress": 98, "total": 100 }),
             ),
         ] {
             let params =

@@ -112,7 +112,7 @@ pub(super) async fn post(
                 let refused = app.hub.outgoing.response(malformed.id.as_ref(), Err(malformed.error));
                 session.home.deliver(refused);
             }
-            Ok(Message::Notification(notification)) => notified(&session, &notification),
+            Ok(Message::Notification(notification)) => notified(&app.hub, &session, &notification),
             Ok(Message::Response(response)) => session.answer(&response),
             Ok(Message::Request(request)) => take(&app, &client, &session, &request),
         }

@@ -157,7 +157,9 @@ impl Post {
     fn no_request(&self, message: &Message<'_>) -> Response {
         match (self.session(), message) {
             (Err(refused), _) => return refused,
-            (Ok(Some(session)), Message::Notification(notification)) => notified(&session, notification),
+            (Ok(Some(session)), Message::Notification(notification)) => {
+                notified(&self.hub, &session, notification)
+            }
             (Ok(Some(session)), Message::Response(response)) => session.answer(response),
             (Ok(_), _) => {}
         }

@@ -42,7 +42,11 @@ pub(super) async fn get(
         return plain(StatusCode::NOT_FOUND, "that stream is gone; make the request again\n");
     };
     let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
-    event_stream(Body::from_stream(stream.read(after, prime, Some(reading(session)))))
+    let (was_reached, reads) = (session.is_reached(), reading(session.clone()));
+    if !was_reached {
+        app.hub.sessions.roots_changed(&session);
+    }
+    event_stream(Body::from_stream(stream.read(after, prime, Some(reads))))
 }
 
 /// Ends a session.

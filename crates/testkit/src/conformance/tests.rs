@@ -71,11 +71,11 @@ impl Scripted {
 
 impl Peer for Scripted {
     fn progress(&self, progress: Progress) {
-        self.hear(format!("progress {} of {}", progress.progress, progress.total.unwrap_or_default()));
+        self.hear(format!("progress {} of {}", progress.said["progress"], progress.said["total"]));
     }
 
     fn log(&self, message: LogMessage) {
-        self.hear(format!("{}: {}", message.level.as_str(), message.data));
+        self.hear(format!("{}: {}", message.level.as_str(), message.said["data"]));
     }
 
     fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {

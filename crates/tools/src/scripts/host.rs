@@ -2,7 +2,7 @@
 
 use super::ScriptsConfig;
 use portcullis_core::{
-    Answers, Arguments, AskKind, AskRefused, BoxFuture, Call, CallCtx, ContentBody, LogMessage, Output,
+    Answers, Arguments, Ask, AskKind, AskRefused, BoxFuture, Call, CallCtx, ContentBody, LogMessage, Output,
     Pattern, Peer, Progress, Question, Target, ToolError, ToolOutput,
 };
 use portcullis_egress::{Escape, Fill, Method, SecretRef, Url, header};
@@ -258,6 +258,10 @@ impl Peer for ScriptPeer {
 
     fn offers(&self, kind: AskKind) -> bool {
         self.0.round().is_none() && self.0.offers(kind)
+    }
+
+    fn accepts(&self, ask: &Ask) -> bool {
+        self.0.round().is_none() && self.0.accepts(ask)
     }
 
     fn session(&self) -> Option<&str> {

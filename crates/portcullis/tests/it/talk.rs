@@ -1,0 +1,392 @@
+//! What servers and clients say to each other besides calls and results: questions and answers, and what is told on the way.
+
+use crate::support::{home, http, stdio, text};
+use crate::upstream::{sees, serving};
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::process::{Home, Hub};
+use portcullis_testkit::talker;
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const OLDER: &str = "2025-11-25";
+const NEWER: &str = "2026-07-28";
+const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}"#;
+const TAKEN_BACK: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q","reason":"too late"}}"#;
+
+#[test]
+#[ignore = "this is the server that the other tests start"]
+fn serves() {
+    talker::serve(&std::env::var("REVISION").unwrap()).unwrap();
+}
+
+/// `more` is more of its environment and, after a line's end, of its configuration.
+fn server(revision: &str, more: &str) -> String {
+    let (env, more) = more.split_once('\n').unwrap_or((more, ""));
+    let program = std::env::current_exe().unwrap();
+    format!(
+        "[mcp.far]\ncommand = {program:?}\nargs = [\"--exact\", \"talk::serves\", \"--ignored\", \"--nocapture\"]\n\
+         trust = \"always\"\nenv = {{ REVISION = \"{revision}\"{env} }}\n{more}\n"
+    )
+}
+
+/// Starts the hub before such a server, and returns it with a client of the older era that sees what the server has.
+async fn begun(home: &Home, theirs: &str, offers: Value) -> (Hub, McpClient) {
+    let hub = serving(home, &[server(theirs, "")]).await;
+    let client = older(home, offers).await;
+    (hub, client)
+}
+
+async fn older(home: &Home, offers: Value) -> McpClient {
+    let mut client = stdio(home, OLDER);
+    client.initialize(offers).await;
+    sees(&mut client, "far_say").await;
+    client
+}
+
+fn say(steps: Value) -> Value {
+    json!({ "name": "far_say", "arguments": { "steps": steps } })
+}
+
+/// The same call, as a client of the newer era makes it.
+fn newly(mut call: Value, offers: Value, more: Value) -> Value {
+    call["_meta"] = more;
+    call["_meta"]["io.modelcontextprotocol/clientCapabilities"] = offers;
+    call
+}
+
+/// The same call once more, with the same answer to all that the server asked.
+fn again(call: &Value, asked: &Value, answer: &Value) -> Value {
+    let keys = asked["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}")).keys();
+    let mut call = call.clone();
+    call["requestState"] = asked["requestState"].clone();
+    call["inputResponses"] = keys.map(|key| (key.clone(), answer.clone())).collect();
+    call
+}
+
+#[tokio::test]
+async fn a_question_that_the_server_gives_up_holds_nothing_up() {
+    let home = home();
+    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
+    for (how, then) in [("answers", vec![]), ("takes it back", vec![json!(TAKEN_BACK)])] {
+        let file = home.path().join(how);
+        let mut steps = vec![json!(QUESTION), json!({ "until": file })];
+        steps.extend(then);
+        let id = client.begin("tools/call", say(json!(steps))).await;
+        let question = client.told("elicitation/create").await;
+        std::fs::write(&file, "").unwrap();
+        let answer = client.answer(&json!(id)).await;
+        assert_eq!(text(&answer["result"]), "said", "{how}: {answer}");
+        let void = client.told("notifications/cancelled").await;
+        assert_eq!(void["params"]["requestId"], question["id"], "{how}: {void}");
+
+        // To a client of rounds the question has gone already. What became of the call is there when it comes back.
+        std::fs::remove_file(&file).unwrap();
+        let mut newer = http(&hub, NEWER).await;
+        let call = newly(say(json!(steps)), json!({ "elicitation": {} }), json!({}));
+        let asked = newer.result("tools/call", call.clone()).await;
+        std::fs::write(&file, "").unwrap();
+        let answer = newer.result("tools/call", again(&call, &asked, &json!({ "action": "decline" }))).await;
+        assert_eq!(text(&answer), "said", "{how}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_outlives_its_call_is_answered_all_the_same() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "elicitation": {} })).await;
+    client.result("tools/call", say(json!([QUESTION, ROOTS]))).await;
+    heard(&home, r#""id":"q","error":"#).await;
+    heard(&home, r#""id":"r","#).await;
+}
+
+#[tokio::test]
+async fn a_question_that_was_taken_back_is_void_while_the_call_goes_on() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
+    let file = home.path().join("asked");
+    let other = QUESTION.replace(r#""q""#, r#""other""#);
+    let steps = json!([QUESTION, other, { "until": file }, TAKEN_BACK, { "wait": true }]);
+    let id = client.begin("tools/call", say(steps)).await;
+    let (first, second) = (client.told("elicitation/create").await, client.told("elicitation/create").await);
+    std::fs::write(&file, "").unwrap();
+    let void = client.told("notifications/cancelled").await;
+    assert_eq!(void["params"]["requestId"], first["id"]);
+    client.reply(&second["id"], json!({ "action": "decline" })).await;
+    let answer = client.answer(&json!(id)).await;
+    assert!(text(&answer["result"]).contains(r#""id":"other","result":{"action":"decline"}"#), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_call_says_is_told_to_the_round_that_goes_on_with_it() {
+    let home = home();
+    let hub = serving(&home, &[server(OLDER, "")]).await;
+    let mut client = http(&hub, NEWER).await;
+    sees(&mut client, "far_say").await;
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$token,"progress":1}}"#;
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"on"}}"#;
+    let call = say(json!([QUESTION, { "wait": true }, progress, log]));
+    let offers = json!({ "elicitation": {} });
+    let first = newly(call.clone(), offers.clone(), json!({ "progressToken": "first" }));
+    let asked = client.result("tools/call", first).await;
+    let level = "io.modelcontextprotocol/logLevel";
+    let second = newly(call, offers, json!({ "progressToken": "second", level: "info" }));
+    client.result("tools/call", again(&second, &asked, &json!({ "action": "decline" }))).await;
+    assert_eq!(client.told("notifications/progress").await["params"]["progressToken"], "second");
+    assert_eq!(client.told("notifications/message").await["params"]["data"], "on");
+}
+
+#[tokio::test]
+async fn what_a_newer_server_asks_is_asked_as_the_client_knows_it() {
+    let home = home();
+    let offers = json!({ "elicitation": { "url": {} }, "roots": {} });
+    let (hub, mut client) = begun(&home, NEWER, offers.clone()).await;
+    let asks = |questions: &str| json!({ "name": "far_say", "arguments": { "ask": questions } });
+    let url = r#"{"mode":"url","message":"Look","url":"https://example.com/"}"#;
+    let questions =
+        format!(r#"{{"r":{{"method":"roots/list"}},"u":{{"method":"elicitation/create","params":{url}}}}}"#);
+    let id = client.begin("tools/call", asks(&questions)).await;
+    let roots = client.told("roots/list").await;
+    assert!(roots.get("params").is_none(), "{roots}");
+    let follow = client.told("elicitation/create").await;
+    assert!(follow["params"]["elicitationId"].as_str().is_some_and(|id| !id.is_empty()), "{follow}");
+    client.reply(&roots["id"], json!({ "roots": [] })).await;
+    client.reply(&follow["id"], json!({ "action": "accept" })).await;
+    assert!(client.answer(&json!(id)).await["result"].is_object());
+
+    let mut newer = http(&hub, NEWER).await;
+    let asked = newer.result("tools/call", newly(asks(&questions), offers, json!({}))).await;
+    assert_eq!(asked["inputRequests"]["r"], json!({ "method": "roots/list" }), "{asked}");
+    // Whoever offers only a part learns which part it would have to offer.
+    let forms = json!({ "elicitation": { "form": {} }, "roots": {} });
+    let refused = newer.request("tools/call", newly(asks(&questions), forms, json!({}))).await;
+    let missing = &refused["error"]["data"]["requiredCapabilities"];
+    assert_eq!(missing, &json!({ "elicitation": { "url": {} } }), "{refused}");
+}
+
+#[tokio::test]
+async fn what_a_client_offers_only_in_part_is_asked_only_in_part() {
+    let home = home();
+    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {}, "sampling": {} })).await;
+    let asked = |method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": "q", "method": method, "params": params }).to_string()
+    };
+    let url =
+        json!({ "mode": "url", "message": "Look", "url": "https://example.com/", "elicitationId": "1" });
+    let form = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object" } });
+    let tools = json!({ "messages": [], "maxTokens": 1, "tools": [] });
+    let url = asked("elicitation/create", url);
+    for question in [&url, &asked("sampling/createMessage", tools)] {
+        let answer = client.result("tools/call", say(json!([question, { "wait": true }]))).await;
+        assert!(text(&answer).contains("-32602"), "{answer}");
+    }
+    let mut newer = http(&hub, NEWER).await;
+    for (offers, question) in [
+        (json!({ "elicitation": { "form": {} } }), url),
+        (json!({ "elicitation": { "url": {} } }), asked("elicitation/create", form)),
+    ] {
+        let call = newly(say(json!([question, { "wait": true }])), offers, json!({}));
+        let answer = newer.result("tools/call", call).await;
+        assert!(text(&answer).contains(r#""id":"q","error":{"code":-3260"#), "{answer}");
+    }
+    // And the server knows all that might be offered.
+    let heard = client.call("far_heard", json!({})).await;
+    for offered in [r#"\"roots\":{\"listChanged\":true}"#, r#"\"sampling\":{\"context\":{},\"tools\":{}}"#] {
+        assert!(text(&heard).contains(offered), "{heard}");
+    }
+}
+
+#[tokio::test]
+async fn any_number_may_be_what_progress_is_told_by() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({})).await;
+    let token: Value = serde_json::from_str("12345678901234567890123").unwrap();
+    let line = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$token,"progress":1}}"#;
+    let mut call = say(json!([line]));
+    call["_meta"] = json!({ "progressToken": token });
+    client.result("tools/call", call).await;
+    let told = client.told("notifications/progress").await;
+    assert_eq!(told["params"]["progressToken"].to_string(), "12345678901234567890123");
+}
+
+/// Returns JSON as it is written, with every digit.
+fn exact(text: &str) -> Value {
+    let value: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(value.to_string(), text);
+    value
+}
+
+/// Where a server writes down what it hears: a call that asks it would be one more that it could speak about.
+fn record(home: &Home) -> PathBuf {
+    home.path().join("heard")
+}
+
+/// Waits until the server has heard something.
+async fn heard(home: &Home, what: &str) {
+    until(what, async || {
+        let heard = std::fs::read_to_string(record(home)).unwrap_or_default();
+        heard.contains(what).then_some(())
+    })
+    .await;
+}
+
+const ROOTS: &str = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
+const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+
+#[tokio::test]
+async fn a_server_of_ones_own_learns_the_folders_at_its_start() {
+    let home = home();
+    let more = format!(", AT_START = '{ROOTS}', HEARD = {:?}\nper_client = true", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "roots": { "listChanged": true } })).await;
+    let id = client.begin("tools/call", json!({ "name": "far_heard", "arguments": {} })).await;
+    let question = client.told("roots/list").await;
+    assert!(question.get("params").is_none(), "{question}");
+    let roots = r#"{"roots":[{"uri":"file:///a","x":1.50}],"y":1e+2}"#;
+    client.reply(&question["id"], exact(roots)).await;
+    client.answer(&json!(id)).await;
+    heard(&home, roots).await;
+    // And when they change.
+    client.notify(ROOTS_CHANGED, json!({})).await;
+    heard(&home, ROOTS_CHANGED).await;
+}
+
+#[tokio::test]
+async fn a_server_for_all_learns_the_folders_of_the_only_client_that_tells_them() {
+    let home = home();
+    let more = format!(", AT_OTHER_ROOTS = '{ROOTS}', HEARD = {:?}", record(&home));
+    let hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "roots": {} })).await;
+    let question = client.told("roots/list").await;
+    client.reply(&question["id"], json!({ "roots": [{ "uri": "file:///a" }] })).await;
+    heard(&home, "file:///a").await;
+    // Which of two is meant nobody can tell.
+    let token = home.add_client("other", &[]).await;
+    let mut other = McpClient::sse(hub.address, &token, OLDER).await;
+    other.initialize(json!({ "roots": {} })).await;
+    heard(&home, r#""result":{"roots":[]}"#).await;
+    for client in [&mut client, &mut other] {
+        assert!(client.unasked().iter().all(|message| message["method"] != "roots/list"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_on_the_way_arrives_as_it_left() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({ "elicitation": { "url": {} } })).await;
+    client.result("resources/subscribe", json!({ "uri": "talk://a" })).await;
+    let more = r#""new":{"x":1.50,"y":[1e+2]},"_meta":{"example.com/kept":1}"#;
+    for (method, params) in [
+        (
+            "notifications/progress",
+            format!(
+                r#""progress":12345678901234567890123,"total":98765432109876543210987.5,"message":"m",{more}"#
+            ),
+        ),
+        ("notifications/message", format!(r#""level":"info","data":{{"n":2.50}},{more}"#)),
+        ("notifications/resources/updated", format!(r#""uri":"talk://a",{more}"#)),
+    ] {
+        let token = if method.ends_with("progress") { r#""progressToken":$token,"# } else { "" };
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{token}{params}}}}}"#);
+        let mut call = say(json!([line]));
+        call["_meta"] = json!({ "progressToken": "mine" });
+        client.result("tools/call", call).await;
+        let told = client.told(method).await["params"].to_string();
+        let token = token.replace("$token", r#""mine""#);
+        assert_eq!(told, format!("{{{token}{params}}}"));
+    }
+    // That a person has followed an address is told to whoever showed it, also when the call is over.
+    let url = r#"{"mode":"url","message":"Look","url":"https://example.com/","elicitationId":"e"}"#;
+    let question = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{url}}}"#);
+    let id = client.begin("tools/call", say(json!([question, { "wait": true }]))).await;
+    let asked = client.told("elicitation/create").await;
+    assert_eq!(asked["params"].to_string(), url);
+    client.reply(&asked["id"], json!({ "action": "accept" })).await;
+    client.answer(&json!(id)).await;
+    let params = format!(r#"{{"elicitationId":"e",{more}}}"#);
+    let method = "notifications/elicitation/complete";
+    client
+        .call(
+            "far_say",
+            json!({ "steps": [format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)] }),
+        )
+        .await;
+    assert_eq!(client.told(method).await["params"].to_string(), params);
+}
+
+#[tokio::test]
+async fn what_a_server_logs_outside_of_calls_reaches_those_it_is_for() {
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"notice","data":"by itself"}}"#;
+    for isolated in [true, false] {
+        let home = home();
+        let more = format!(", AT_OTHER_ROOTS = '{log}'\nper_client = {isolated}");
+        let hub = serving(&home, &[server(OLDER, &more)]).await;
+        let mut one = older(&home, json!({ "roots": {} })).await;
+        if !isolated {
+            // That there are folders at all is news to a server that all share.
+            one.told("notifications/message").await;
+        }
+        let token = home.add_client("two", &[]).await;
+        let mut two = McpClient::sse(hub.address, &token, OLDER).await;
+        two.initialize(json!({})).await;
+        let token = home.add_client("deaf", &[]).await;
+        let mut deaf = McpClient::sse(hub.address, &token, OLDER).await;
+        deaf.initialize(json!({})).await;
+        deaf.result("logging/setLevel", json!({ "level": "error" })).await;
+        for client in [&mut one, &mut two, &mut deaf] {
+            client.call("far_heard", json!({})).await;
+            client.unasked();
+        }
+        one.notify(ROOTS_CHANGED, json!({})).await;
+        assert_eq!(one.told("notifications/message").await["params"]["data"], "by itself");
+        if !isolated {
+            two.told("notifications/message").await;
+        }
+        for client in [&mut two, &mut deaf] {
+            client.result("ping", json!({})).await;
+            let more = client.unasked();
+            assert!(more.iter().all(|message| message["method"] != "notifications/message"), "{more:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_answers_arrives_as_it_left() {
+    let answer = r#"{"action":"accept","content":{"n":0.12345678901234567890123,"e":1e+5,"h":1e+400,"i":-0.0},"new":1.0}"#;
+    let home = home();
+    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
+    let call = say(json!([QUESTION, { "wait": true }]));
+    let id = client.begin("tools/call", call.clone()).await;
+    let question = client.told("elicitation/create").await;
+    client.reply(&question["id"], exact(answer)).await;
+    let told = client.answer(&json!(id)).await;
+    assert!(text(&told["result"]).contains(answer), "{told}");
+
+    let mut newer = http(&hub, NEWER).await;
+    let meta = r#"{"example.com/mine":[1e+400,1.50]}"#;
+    let first = newly(call, json!({ "elicitation": {} }), exact(meta));
+    let asked = newer.result("tools/call", first.clone()).await;
+    let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
+    assert!(text(&told).contains(answer), "{told}");
+    let seen = client.call("far_heard", json!({})).await;
+    assert!(text(&seen).contains(r#"\"example.com/mine\":[1e+400,1.50]"#), "{seen}");
+
+    // A server of the newer era gets it with the next round.
+    let home = crate::support::home();
+    let (hub, mut client) = begun(&home, NEWER, json!({ "elicitation": {} })).await;
+    let asks = r#"{"q":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}}}"#;
+    let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
+    let id = client.begin("tools/call", call.clone()).await;
+    let question = client.told("elicitation/create").await;
+    client.reply(&question["id"], exact(answer)).await;
+    let told = client.answer(&json!(id)).await;
+    assert!(text(&told["result"]).contains(answer), "{told}");
+    let mut newer = http(&hub, NEWER).await;
+    let first = newly(call, json!({ "elicitation": {} }), json!({}));
+    let asked = newer.result("tools/call", first.clone()).await;
+    let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
+    assert!(text(&told).contains(answer), "{told}");
+}
