@@ -5,7 +5,7 @@
 
 use crate::clean::{clean, is_hidden};
 use crate::connection::{Connection, RequestError};
-use crate::names::public_name;
+use crate::names::public_names;
 use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
@@ -34,6 +34,9 @@ const LIST_WITHIN: Duration = Duration::from_secs(30);
 /// How long a call may take is `timeout_ms` of its server, counted from the last sign of life; the ceiling of the hub holds
 /// besides.
 const NO_DEADLINE_MS: u64 = u64::MAX;
+
+/// Why something does not appear that others of the same server have left no name for.
+const NAMELESS: &str = "the server has given every name that it could have to others";
 
 /// One thing that a server offers, as it said it.
 #[derive(Debug, Clone)]
@@ -172,10 +175,14 @@ pub(crate) fn show(
     is_known: bool,
 ) -> Shown {
     let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
-    let (mut tools_taken, mut prompts_taken) = (HashSet::new(), HashSet::new());
-    for said in offer.tools.iter().filter(|said| spec.lists(&said.own)) {
-        // Every tool takes its name, so that none has another once one before it is let in.
-        let name = public_name(&spec.prefix, spec.renamed(&said.own), &mut tools_taken);
+    let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
+    // Every tool takes its name, so that none has another once another one is let in.
+    let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
+    for said in listed() {
+        let Some(name) = names.remove(said.own.as_str()) else {
+            shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
+            continue;
+        };
         let standing = standing(PinKind::Tool, &said.own);
         if standing != Standing::Trusted {
             shown.tools.push(Arc::new(waiting(spec, said, name)));
@@ -191,8 +198,12 @@ pub(crate) fn show(
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
+    let mut names = public_names(&spec.prefix, &[], offer.prompts.iter().map(|said| said.own.as_str()));
     for said in &offer.prompts {
-        let name = public_name(&spec.prefix, &said.own, &mut prompts_taken);
+        let Some(name) = names.remove(said.own.as_str()) else {
+            shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
+            continue;
+        };
         let standing = standing(PinKind::Prompt, &said.own);
         if standing != Standing::Trusted {
             shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
