@@ -11,7 +11,8 @@ use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::{
-    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef, ToolDef,
+    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
+    ToolDef,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -69,7 +70,9 @@ pub(crate) struct Shown {
     pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
     pub(crate) prompt_names: HashMap<String, String>,
     addresses: HashSet<String>,
-    patterns: Vec<Template>,
+    patterns: Vec<(String, Template)>,
+    /// Whether this is what the server said, and not merely that it has said nothing yet.
+    pub(crate) is_known: bool,
     /// What does not appear, and why.
     pub(crate) dropped: Vec<(String, String)>,
     /// What waits for a person.
@@ -90,8 +93,29 @@ pub(crate) struct OwnTool {
 }
 
 impl Shown {
-    pub(crate) fn owns(&self, uri: &str) -> bool {
-        self.addresses.contains(uri) || self.patterns.iter().any(|pattern| pattern.matches(uri))
+    pub(crate) fn owns(&self, uri: &str) -> Owns {
+        if self.addresses.contains(uri) {
+            Owns::Listed
+        } else if self.forms_of(uri).next().is_some() {
+            Owns::ByForm
+        } else {
+            Owns::Not
+        }
+    }
+
+    /// Returns the templates that an address fits, as the server wrote them.
+    pub(crate) fn forms_of(&self, uri: &str) -> impl Iterator<Item = &str> {
+        self.patterns.iter().filter(move |(_, form)| form.matches(uri)).map(|(own, _)| own.as_str())
+    }
+
+    /// Returns how something that appears so is called by its server.
+    pub(crate) fn own_name<'a>(&'a self, kind: &str, name: &'a str) -> &'a str {
+        let own = match kind {
+            "tool" => self.tool_names.get(name).map(|own| own.name.as_str()),
+            "prompt" => self.prompt_names.get(name).map(String::as_str),
+            _ => None,
+        };
+        own.unwrap_or(name)
     }
 }
 
@@ -174,7 +198,7 @@ pub(crate) fn show(
     standing: impl Fn(PinKind, &str) -> Standing,
     is_known: bool,
 ) -> Shown {
-    let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
+    let mut shown = Shown { dropped: offer.dropped.clone(), is_known: true, ..Shown::default() };
     let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
     // Every tool takes its name, so that none has another once another one is let in.
     let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
@@ -257,7 +281,7 @@ fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.templates {
         match cleaned(said, &[]) {
             Ok((value, definition)) => {
-                shown.patterns.push(Template::new(&said.own));
+                shown.patterns.push((said.own.clone(), Template::new(&said.own)));
                 shown.templates.push(Arc::new(TemplateDef {
                     uri_template: said.own.clone(),
                     name: text(&value, "name").unwrap_or_default(),

@@ -40,7 +40,7 @@ pub use oauth::{
     TokenMethod, Tokens,
 };
 pub use provider::Upstream;
-pub use server::pinned_tools;
+pub use server::{pinned_names, pinned_tools};
 pub use spec::{HeaderSpec, HttpSpec, PerClient, ServerSpec, Start, StdioSpec, TransportSpec, Values};
 pub use status::{ClientStatus, Status, StatusKind};
 pub use trust::{Quarantined, Trust};

@@ -7,7 +7,8 @@ use crate::status::{Status, StatusKind};
 use crate::supervise;
 use crate::uses::Use;
 use portcullis_core::{
-    BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError, Unruled,
+    BoxFuture, Call, Catalog, Changes, Outcome, Owns, Permit, Provider, ResourceDef, Taken, TaskAsk,
+    ToolError, Unruled,
 };
 use portcullis_store::pins::Snapshot;
 use serde_json::Value;
@@ -114,8 +115,20 @@ impl Provider for Upstream {
         self.shared.instructions.load().as_ref().map(|text| (**text).clone())
     }
 
-    fn owns_resource(&self, uri: &str, client: &str) -> bool {
-        self.shared.shown.load().owns(uri) || self.now(client).shown.load().owns(uri)
+    fn prefix(&self) -> Option<&str> {
+        Some(&self.shared.spec.prefix)
+    }
+
+    fn is_known(&self) -> bool {
+        self.shared.shown.load().is_known
+    }
+
+    fn outranked(&self, taken: Vec<Taken>) {
+        self.shared.outranked(taken);
+    }
+
+    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
+        self.shared.shown.load().owns(uri).max(self.now(client).shown.load().owns(uri))
     }
 
     fn unruled(&self) -> Unruled {

@@ -30,6 +30,7 @@ mod policy;
 mod reload;
 mod resting;
 mod roles;
+mod same_names;
 mod scripts;
 mod secrets;
 mod servers;
