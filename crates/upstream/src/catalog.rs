@@ -190,8 +190,8 @@ fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
     Ok(name)
 }
 
-/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources are data, and
-/// come with the server.
+/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources that it lists are
+/// data, and come with the server.
 pub(crate) fn show(
     offer: &Offer,
     spec: &ServerSpec,
@@ -248,6 +248,7 @@ pub(crate) fn show(
     }
     if is_known {
         show_resources(offer, &mut shown);
+        show_templates(offer, standing, &mut shown);
     }
     shown
 }
@@ -278,7 +279,15 @@ fn show_resources(offer: &Offer, shown: &mut Shown) {
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
+}
+
+fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, shown: &mut Shown) {
     for said in &offer.templates {
+        let standing = standing(PinKind::Template, &said.own);
+        if standing != Standing::Trusted {
+            shown.quarantined.push(Quarantined::new("template", &said.own, standing));
+            continue;
+        }
         match cleaned(said, &[]) {
             Ok((value, definition)) => {
                 shown.patterns.push((said.own.clone(), Template::new(&said.own)));

@@ -14,7 +14,7 @@ use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::json::printable;
 use portcullis_core::{
-    Call, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Taken, Target, ToolDef,
+    Call, Change, Changes, CompletionOf, Effect, ErrorKind, Outcome, Output, Owns, Taken, Target, ToolDef,
     ToolError,
 };
 use portcullis_store::pins::{Kind, Snapshot, Standing, Trusted};
@@ -357,8 +357,14 @@ impl Server {
                 .prompt_names
                 .get(prompt)
                 .is_some_and(|own| trust.standing(name, seen, Kind::Prompt, own) == Standing::Trusted),
-            Target::Resource(_) | Target::Completion(CompletionOf::Template(_)) => {
-                trust.knows(name, &seen.identity)
+            // What is listed comes with the server; what only fits a form comes with the form.
+            Target::Resource(uri) if shown.owns(uri) == Owns::ByForm => {
+                let mut forms = shown.forms_of(uri);
+                forms.any(|form| trust.standing(name, seen, Kind::Template, form) == Standing::Trusted)
+            }
+            Target::Resource(_) => trust.knows(name, &seen.identity),
+            Target::Completion(CompletionOf::Template(form)) => {
+                trust.standing(name, seen, Kind::Template, form) == Standing::Trusted
             }
         };
         if stands {

@@ -96,3 +96,33 @@ async fn whoever_lists_an_address_is_asked_before_those_who_have_a_form_for_it()
     let status = stands(&home, "b", |status| status["resources"] == 1).await;
     assert_eq!(left_out(&status), ["`b://{+x}` is a template of server `a`"]);
 }
+
+#[tokio::test]
+async fn a_form_of_addresses_that_nobody_has_looked_at_answers_for_nothing() {
+    let offer = |forms: &[&str]| {
+        let forms: Vec<Value> =
+            forms.iter().map(|form| json!({ "uriTemplate": form, "name": "f" })).collect();
+        json!({ "tools": [tool("see", "See")], "resourceTemplates": forms })
+    };
+    let (home, shop) = (home(), Shop::new(&offer(&["shop://bill/{id}"])));
+    shop.configure(&home, "effect = \"read\"");
+    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_see").await;
+    client.result("resources/read", json!({ "uri": "shop://bill/1" })).await;
+    shop.offers(&offer(&["shop://bill/{id}", "other://{+all}"]));
+    done(&home, &["mcp", "reload", "shop"]).await;
+    let status = stands(&home, "shop", |status| status["quarantined"] != json!([])).await;
+    let waits = json!([{ "kind": "template", "name": "other://{+all}", "why": "new" }]);
+    assert_eq!(status["quarantined"], waits);
+    client.refused("resources/read", json!({ "uri": "other://x" })).await;
+    client.result("resources/read", json!({ "uri": "shop://bill/2" })).await;
+    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    until("it is let in", async || {
+        let read = client.request("resources/read", json!({ "uri": "other://x" })).await;
+        read.get("result").map(|_| ())
+    })
+    .await;
+    assert_eq!(shop.calls(), ["shop://bill/1", "shop://bill/2", "other://x"]);
+}
