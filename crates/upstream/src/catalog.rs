@@ -5,6 +5,7 @@
 
 use crate::clean::{clean, is_hidden};
 use crate::connection::{Connection, RequestError};
+use crate::flaws::Flaws;
 use crate::names::public_names;
 use crate::spec::ServerSpec;
 use crate::template::Template;
@@ -55,6 +56,8 @@ pub(crate) struct Offer {
     pub(crate) prompts: Vec<Said>,
     pub(crate) resources: Vec<Said>,
     pub(crate) templates: Vec<Said>,
+    /// Which of the tools nobody could use.
+    pub(crate) flaws: Flaws,
     /// What is left out already, and why.
     pub(crate) dropped: Vec<(String, String)>,
 }
@@ -213,7 +216,8 @@ pub(crate) fn show(
             shown.quarantined.push(Quarantined::new("tool", &said.own, standing));
             continue;
         }
-        match tool(spec, said, name) {
+        let flaw = offer.flaws.get(&said.own).cloned();
+        match flaw.map_or_else(|| tool(spec, said, name), Err) {
             Ok(own) => {
                 shown.tools.push(own.def.clone());
                 shown.tool_names.insert(own.def.name.clone(), Arc::new(own));

@@ -9,6 +9,7 @@ mod catalog;
 mod clean;
 mod connection;
 mod drive;
+mod flaws;
 mod greet;
 mod guardian;
 mod http;

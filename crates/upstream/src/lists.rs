@@ -2,6 +2,7 @@
 
 use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS};
 use crate::connection::{Connection, RequestError};
+use crate::flaws::flaws;
 use crate::greet::Greeting;
 use crate::server::Server;
 use crate::supervise::jittered;
@@ -39,7 +40,9 @@ pub(crate) async fn list(
     lists: &BTreeSet<Listed>,
 ) -> Result<(), RequestError> {
     if lists.contains(&Listed::Tools) {
-        offer.tools = read(connection, TOOLS, &mut offer.dropped).await?;
+        let tools = read(connection, TOOLS, &mut offer.dropped).await?;
+        offer.flaws = flaws(&tools, &offer.tools, &offer.flaws).await;
+        offer.tools = tools;
     }
     if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
         offer.prompts = read(connection, PROMPTS, &mut offer.dropped).await?;

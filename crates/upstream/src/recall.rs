@@ -4,6 +4,7 @@
 //! far as it fits what a person has looked at: both are compared anew, as if the server had just said it.
 
 use crate::catalog::{Offer, Said};
+use crate::flaws::flaws;
 use crate::server::{Offered, Server};
 use crate::spec::Start;
 use crate::trust;
@@ -49,8 +50,9 @@ pub(crate) async fn recall(server: &Server) -> bool {
         prompts: said(kept.prompts, "name"),
         resources: said(kept.resources, "uri"),
         templates: said(kept.templates, "uriTemplate"),
-        dropped: Vec::new(),
+        ..Offer::default()
     };
+    offer.flaws = flaws(&offer.tools, &[], &offer.flaws).await;
     let snapshot = Arc::new(trust::snapshot(&mut offer, kept.identity));
     let revision = kept.revision.as_deref().and_then(Revision::parse).map(Revision::as_str);
     server.recalls(Offered { offer, snapshot, name: kept.name, revision });

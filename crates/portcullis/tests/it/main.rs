@@ -17,6 +17,7 @@ mod each_limit;
 mod forgotten;
 mod identity;
 mod labels;
+mod left_out;
 mod let_go;
 mod lifecycle;
 mod limits;
