@@ -1,9 +1,10 @@
 //! What a server offers, made safe to show.
 //!
 //! A definition is a stranger's text that a model will read and a person will decide by. Characters that nobody sees
-//! are taken out of everything in it; the rest of it, known to us or not, is passed on as it came.
+//! are taken out of what is written for readers; where they stand in what has to stay as it is, the thing is left out. The
+//! rest, known to us or not, is passed on as it came.
 
-use crate::clean::{clean, is_hidden};
+use crate::clean::{Part, clean, is_hidden, write_cleaned};
 use crate::connection::{Connection, RequestError};
 use crate::flaws::Flaws;
 use crate::names::public_names;
@@ -267,7 +268,7 @@ fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
 
 fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
-        match cleaned(said, &[]) {
+        match cleaned(said, &[], Part::Resource) {
             Ok((value, definition)) => {
                 shown.addresses.insert(said.own.clone());
                 shown.resources.push(ResourceDef {
@@ -292,7 +293,7 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
             shown.quarantined.push(Quarantined::new("template", &said.own, standing));
             continue;
         }
-        match cleaned(said, &[]) {
+        match cleaned(said, &[], Part::Resource) {
             Ok((value, definition)) => {
                 shown.patterns.push((said.own.clone(), Template::new(&said.own)));
                 shown.templates.push(Arc::new(TemplateDef {
@@ -322,7 +323,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String>
         Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
         _ => (TaskSupport::Never, false),
     };
-    let (value, definition) = cleaned(said, &replaced)?;
+    let (value, definition) = cleaned(said, &replaced, Part::Definition)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
@@ -401,7 +402,7 @@ fn wants_header_inside(property: &Value) -> bool {
 }
 
 fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
-    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())], Part::Definition)?;
     let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
         name: text(argument, "name").unwrap_or_default(),
         description: text(argument, "description"),
@@ -416,34 +417,30 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Returns a definition without what nobody sees, and with some members replaced. What has nothing to hide keeps every
-/// byte of its other members, numbers included.
-fn cleaned(said: &Said, replaced: &[(&str, Value)]) -> Result<(Value, Definition), String> {
-    let mut value = parse_strict(said.raw.get()).map_err(|error| error.to_string())?;
-    let changed = clean(&mut value);
-    for (key, new) in replaced {
-        value[*key] = new.clone();
-    }
-    let text = if changed {
-        value.to_string()
-    } else {
-        let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
-        let mut text = String::with_capacity(said.raw.get().len() + 64);
-        text.push('{');
-        for (at, (key, raw)) in fields.0.iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&Value::from(key.as_ref()).to_string());
-            text.push(':');
-            match replaced.iter().find(|(name, _)| name == key) {
-                Some((_, new)) => text.push_str(&new.to_string()),
-                None => text.push_str(raw.get()),
-            }
+/// Returns a definition with some members replaced, and without what nobody sees in its words. All else in it keeps every
+/// byte, numbers included.
+fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value, Definition), String> {
+    let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
+    let mut text = String::with_capacity(said.raw.get().len() + 64);
+    text.push('{');
+    for (at, (key, raw)) in fields.0.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
         }
-        text.push('}');
-        text
-    };
-    let raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+        text.push_str(&Value::from(key.as_ref()).to_string());
+        text.push(':');
+        match replaced.iter().find(|(name, _)| name == key) {
+            Some((_, new)) => text.push_str(&new.to_string()),
+            None => text.push_str(raw.get()),
+        }
+    }
+    text.push('}');
+    let mut value = parse_strict(&text).map_err(|error| error.to_string())?;
+    let mut raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    if clean(&mut value, part)? {
+        let mut text = String::with_capacity(raw.get().len());
+        write_cleaned(&raw, part, &mut text).map_err(|error| error.to_string())?;
+        raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    }
     Ok((value, Definition::new(raw)))
 }

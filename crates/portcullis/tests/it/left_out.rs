@@ -54,3 +54,32 @@ async fn a_schema_that_cannot_be_used_costs_its_tool_and_no_other() {
     sees(&mut client, "shop_more").await;
     assert_eq!(left_out(&home, 4).await, before);
 }
+
+#[tokio::test]
+async fn what_has_to_stay_as_it_is_is_never_changed() {
+    let crlf = json!({ "enum": ["\n", "\r\n"], "description": "The end\u{200b}\r of a line" });
+    let argument = |name: &str| json!([{ "name": name, "description": "x\u{202e}" }]);
+    let shop = Shop::new(&json!({
+        "tools": [with_schema("end", crlf), with_schema("value", json!({ "const": "a\u{200b}" })),
+            { "name": "key", "inputSchema": { "type": "object", "properties": { "a\u{202e}": {} } } }],
+        "prompts": [{ "name": "fine", "arguments": argument("a\tb") }, { "name": "bad", "arguments": argument("a\u{1b}") }],
+    }));
+    let home = home();
+    shop.configure(&home, "trust = \"always\"\neffect = \"read\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_end").await;
+    let listed = client.result("tools/list", json!({})).await;
+    let listed = listed["tools"].as_array().unwrap();
+    let end = listed.iter().find(|tool| tool["name"] == "shop_end").unwrap();
+    let a = &end["inputSchema"]["properties"]["a"];
+    assert_eq!(*a, json!({ "enum": ["\n", "\r\n"], "description": "The end of a line" }));
+    assert_eq!(text(&client.call("shop_end", json!({ "a": "\r\n" })).await), "called end");
+    let prompts = client.result("prompts/list", json!({})).await;
+    let fine = prompts["prompts"].as_array().unwrap().iter().find(|one| one["name"] == "shop_fine").unwrap();
+    assert_eq!(fine["arguments"], json!([{ "name": "a\tb", "description": "x" }]));
+    let dropped = left_out(&home, 3).await;
+    let why = |shown: &str| format!("`{shown}` holds what nobody sees, where it cannot be taken out");
+    let expected = [("value", "a\\u{200b}"), ("key", "a\\u{202e}"), ("bad", "a\\u{1b}")];
+    assert_eq!(dropped, expected.map(|(name, shown)| (name.to_owned(), why(shown))));
+}
