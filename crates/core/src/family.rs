@@ -7,7 +7,7 @@ use crate::error::ToolError;
 use crate::gate::{Permit, Sight};
 use crate::label::Label;
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
-use crate::registry::{Catalog, PromptDef, Provider, ResourceDef, TemplateDef};
+use crate::registry::{Catalog, Owns, PromptDef, Provider, ResourceDef, TemplateDef};
 use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -362,8 +362,10 @@ impl Provider for Family {
         }
     }
 
-    fn owns_resource(&self, uri: &str, _: &str) -> bool {
-        self.resources.as_ref().is_some_and(|source| source.owns(uri))
+    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
+        // Whatever fits it: no server can take an address of ours by listing it.
+        let owns = self.resources.as_ref().is_some_and(|source| source.owns(uri));
+        if owns { Owns::Listed } else { Owns::Not }
     }
 
     fn resources<'a>(&'a self, _: Permit, _: &'a str) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {

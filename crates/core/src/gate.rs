@@ -309,8 +309,7 @@ impl Gate {
     /// Says why a caller that watches a resource will not be told of its changes. Where that is not known in time, it will.
     pub async fn watching(&self, caller: &Caller, uri: &str) -> Result<(), ToolError> {
         let client = &caller.client.name;
-        let owner = self.registry.providers().into_iter().find(|known| known.owns_resource(uri, client));
-        let Some(owner) = owner else { return Ok(()) };
+        let Some(owner) = self.registry.owner_of(uri, client) else { return Ok(()) };
         // A provider that hangs or panics must not take the client with it.
         let watching = AssertUnwindSafe(owner.watching(Permit(()), uri, client)).catch_unwind();
         match tokio::time::timeout(LIST_WITHIN, watching).await {

@@ -1,15 +1,18 @@
 //! Who answers to which name.
 
+mod index;
+
 use crate::Outcome;
-use crate::call::{Call, CompletionOf, Target};
+use crate::call::{Call, Target};
 use crate::context::Answers;
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::tool::{ToolDef, Unruled};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
+use index::{Index, Kept};
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::broadcast;
 
@@ -94,10 +97,26 @@ pub trait Provider: Send + Sync {
     /// Returns what is offered now. Must not block.
     fn catalog(&self) -> Catalog;
 
+    /// Returns what stands before its names, for another server. What is native has no such thing, and comes before
+    /// every server.
+    fn prefix(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns whether the catalog is what it offers. Of a server nothing may be known yet.
+    fn is_known(&self) -> bool {
+        true
+    }
+
+    /// Hears which of its names are others'. Must not block, nor announce anything.
+    fn outranked(&self, taken: Vec<Taken>) {
+        let _ = taken;
+    }
+
     /// Returns whether reads of this address by this client come here.
-    fn owns_resource(&self, uri: &str, client: &str) -> bool {
+    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
         let _ = (uri, client);
-        false
+        Owns::Not
     }
 
     /// Returns what it tells agents about itself, where a person has let that in.
@@ -148,6 +167,51 @@ pub trait Provider: Send + Sync {
         let _ = permit;
         Box::pin(async move { Err(ToolError::unknown("task", &ask.id)) })
     }
+}
+
+/// Whether an address is a provider's to answer for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owns {
+    Not,
+    /// It fits a form that the provider described. Another may list the very address.
+    ByForm,
+    Listed,
+}
+
+/// A name that a provider wanted, and that is another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// `tool`, `prompt` or `template`.
+    pub kind: &'static str,
+    pub name: String,
+    /// The server that has it; `None` for the hub itself.
+    pub server: Option<String>,
+    /// Whether that server runs now.
+    pub is_there: bool,
+}
+
+impl Taken {
+    /// Says who has the name.
+    pub fn why(&self) -> String {
+        let Taken { kind, name, .. } = self;
+        let name = crate::json::printable(name);
+        match &self.server {
+            None => format!("`{name}` is a {kind} of the hub"),
+            Some(server) if self.is_there => format!("`{name}` is a {kind} of server `{server}`"),
+            Some(server) => format!("`{name}` is kept for server `{server}`, which does not run"),
+        }
+    }
+}
+
+/// A server that is configured, and which names are known to be its own before it has said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    pub server: String,
+    pub prefix: String,
+    /// What its names come from, to tell when they are others.
+    pub naming: String,
+    pub tools: Vec<String>,
+    pub prompts: Vec<String>,
 }
 
 /// A request about a task that another server runs.
@@ -202,17 +266,17 @@ pub enum RegistryError {
     Taken { kind: &'static str, name: String, first: String, second: String },
 }
 
+/// Everybody who has names.
 #[derive(Default)]
-struct Index {
-    catalog: Catalog,
-    tools: HashMap<String, (Arc<ToolDef>, usize)>,
-    prompts: HashMap<String, usize>,
-    templates: HashMap<String, usize>,
+struct Known {
+    /// Native families as they were added, then servers in the order of their names.
     providers: Vec<Arc<dyn Provider>>,
+    /// What is kept for configured servers, by their names.
+    kept: BTreeMap<String, Kept>,
 }
 
 struct Inner {
-    providers: Mutex<Vec<Arc<dyn Provider>>>,
+    known: Mutex<Known>,
     index: ArcSwap<Index>,
     changes: broadcast::Sender<Change>,
     /// How often which client wants to be told of which resource.
@@ -257,7 +321,7 @@ impl Default for Registry {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         Registry {
             inner: Arc::new(Inner {
-                providers: Mutex::default(),
+                known: Mutex::default(),
                 index: ArcSwap::default(),
                 changes,
                 watched: Mutex::default(),
@@ -267,24 +331,41 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Adds a provider. A name that is taken is an error, never a replacement.
+    /// Adds a provider. A name that is taken is an error, never a replacement; a server is told instead.
     pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
         let provider: Arc<dyn Provider> = Arc::new(provider);
-        let mut providers = self.inner.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        Index::first_come(&providers).has_room_for(&*provider)?;
-        providers.push(provider);
-        self.inner.index.store(Arc::new(Index::first_come(&providers)));
+        let mut known = self.inner.lock_known();
+        if provider.prefix().is_none() {
+            self.inner.index.load().has_room_for(&*provider)?;
+        }
+        known.providers.push(provider);
+        known.providers.sort_by(|a, b| by_listing(&**a).cmp(&by_listing(&**b)));
+        self.inner.index_anew(&mut known);
         Ok(())
     }
 
-    /// Takes a provider out. Calls that reached it already are its own to end.
-    pub fn remove(&self, name: &str) {
-        self.inner
-            .providers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|known| known.name() != name);
-        self.inner.reindex();
+    /// Takes a server out. Calls that reached it already are its own to end.
+    pub fn remove(&self, server: &str) {
+        let mut known = self.inner.lock_known();
+        // A native family may be called the same.
+        known.providers.retain(|one| one.prefix().is_none() || one.name() != server);
+        self.inner.index_anew(&mut known);
+    }
+
+    /// Says which servers are configured. What one of them had stays its own while it is not there; what belongs to
+    /// none of them is anybody's.
+    pub fn expects(&self, servers: Vec<Expected>) {
+        let mut known = self.inner.lock_known();
+        let mut before = std::mem::take(&mut known.kept);
+        for expected in servers {
+            let same = before.remove(&expected.server).filter(|kept| kept.naming == expected.naming);
+            let mut kept = same.unwrap_or_default();
+            (kept.prefix, kept.naming) = (expected.prefix, expected.naming);
+            kept.tools.extend(expected.tools);
+            kept.prompts.extend(expected.prompts);
+            known.kept.insert(expected.server, kept);
+        }
+        self.inner.index_anew(&mut known);
     }
 
     /// Returns the place where providers announce changes.
@@ -333,6 +414,12 @@ impl Registry {
         Watch { registry: Arc::downgrade(&self.inner), watched: wanted }
     }
 
+    /// Returns who answers for an address.
+    pub(crate) fn owner_of(&self, uri: &str, client: &str) -> Option<Arc<dyn Provider>> {
+        let index = self.inner.index.load();
+        index.owner_of(uri, client).map(|at| index.providers[at].clone())
+    }
+
     /// Hands the call to its provider. The permit shows that the call went through the gate.
     pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Call) -> BoxFuture<'a, Outcome> {
         let index = self.inner.index.load();
@@ -371,82 +458,25 @@ impl Inner {
         }
     }
 
+    fn lock_known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn reindex(&self) {
-        let providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.index.store(Arc::new(Index::first_come(&providers)));
+        self.index_anew(&mut self.lock_known());
+    }
+
+    /// Works out who has which name, under the lock under which that can change.
+    fn index_anew(&self, known: &mut Known) {
+        let (index, taken) = Index::new(&known.providers, &mut known.kept);
+        self.index.store(Arc::new(index));
+        for (provider, taken) in known.providers.iter().zip(taken) {
+            provider.outranked(taken);
+        }
     }
 }
 
-impl Index {
-    /// Whoever comes later and takes a name that another has does not get that name. Native families come first, so
-    /// no server can put itself in the place of one.
-    fn first_come(providers: &[Arc<dyn Provider>]) -> Index {
-        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
-        let mut waiting = Vec::new();
-        for (at, provider) in providers.iter().enumerate() {
-            let mut catalog = provider.catalog();
-            waiting
-                .extend(catalog.tools.extract_if(.., |tool| tool.withheld.is_some()).map(|tool| (tool, at)));
-            catalog.tools.retain(|tool| !index.tools.contains_key(&tool.name));
-            catalog.prompts.retain(|prompt| !index.prompts.contains_key(&prompt.name));
-            for tool in &catalog.tools {
-                index.tools.insert(tool.name.clone(), (tool.clone(), at));
-            }
-            for prompt in &catalog.prompts {
-                index.prompts.insert(prompt.name.clone(), at);
-            }
-            for template in &catalog.templates {
-                index.templates.entry(template.uri_template.clone()).or_insert(at);
-            }
-            index.catalog.tools.extend(catalog.tools);
-            index.catalog.prompts.extend(catalog.prompts);
-            index.catalog.templates.extend(catalog.templates);
-        }
-        // What waits is known by name and not listed, and takes nobody's name away.
-        for (tool, at) in waiting {
-            index.tools.entry(tool.name.clone()).or_insert((tool, at));
-        }
-        index
-    }
-
-    /// Says whether a name that the provider offers is another's, or its own twice. What waits has no name to defend.
-    fn has_room_for(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
-        let (catalog, second) = (provider.catalog(), provider.name());
-        let taken = |kind, name: &str, first: Option<usize>| RegistryError::Taken {
-            kind,
-            name: name.to_owned(),
-            first: first.map_or(second, |first| self.providers[first].name()).to_owned(),
-            second: second.to_owned(),
-        };
-        let mut own = HashSet::new();
-        for tool in catalog.tools.iter().filter(|tool| tool.withheld.is_none()) {
-            let other = self.tools.get(&tool.name).filter(|(tool, _)| tool.withheld.is_none());
-            if other.is_some() || !own.insert(("tool", &tool.name)) {
-                return Err(taken("tool", &tool.name, other.map(|(_, at)| *at)));
-            }
-        }
-        for prompt in &catalog.prompts {
-            let other = self.prompts.get(&prompt.name).copied();
-            if other.is_some() || !own.insert(("prompt", &prompt.name)) {
-                return Err(taken("prompt", &prompt.name, other));
-            }
-        }
-        Ok(())
-    }
-
-    fn provider_of(&self, target: &Target, client: &str) -> Option<Arc<dyn Provider>> {
-        let at = match target {
-            Target::Tool(name) => self.tools.get(name).map(|(_, at)| *at),
-            Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
-                self.prompts.get(name).copied()
-            }
-            Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
-            Target::Resource(uri) => self.owner_of(uri, client),
-        };
-        at.map(|at| self.providers[at].clone())
-    }
-
-    fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
-        self.providers.iter().position(|provider| provider.owns_resource(uri, client))
-    }
+/// Where a provider comes in a list.
+fn by_listing(provider: &dyn Provider) -> Option<&str> {
+    provider.prefix().map(|_| provider.name())
 }

@@ -1,8 +1,12 @@
-//! Whether a value plainly fits a JSON schema.
+//! Whether a value plainly fits a JSON schema, and whether a schema is one.
 //!
 //! A validator has to be made for every schema before it can be used, and takes megabytes with it; nearly every value is
 //! right, and nearly every schema says little. This knows only the words that most schemas use. What it does not know it
 //! does not vouch for: then a validator decides, and explains.
+
+mod sound;
+
+pub use sound::{compile, is_plainly_sound};
 
 use serde_json::{Map, Value};
 

@@ -5,7 +5,7 @@
 
 mod explain;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::Validator;
 use portcullis_core::schema::plainly_fits;
 use portcullis_core::{
     ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, ToolDef, ToolError,
@@ -18,11 +18,6 @@ const MISFITS_SHOWN_MAX: usize = 8;
 const MISFITS_COUNTED_MAX: usize = 100;
 /// How long one message is at most.
 const MESSAGE_BYTES_MAX: usize = 2_000;
-/// How long a `pattern` of an upstream's schema may search. Ordinary patterns need some hundred steps.
-const BACKTRACK_STEPS_MAX: usize = 100_000;
-/// How large a `pattern` may become when compiled.
-const PATTERN_BYTES_MAX: usize = 1024 * 1024;
-
 /// The layer.
 pub(crate) struct Validate;
 
@@ -95,14 +90,7 @@ struct Schema {
 }
 
 fn compile(schema: &Value) -> Result<Box<dyn ArgumentCheck>, String> {
-    let patterns =
-        PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_STEPS_MAX).size_limit(PATTERN_BYTES_MAX);
-    let validator = jsonschema::options()
-        .with_pattern_options(patterns)
-        // A schema must not make the hub fetch anything.
-        .offline()
-        .build(schema)
-        .map_err(|error| error.to_string())?;
+    let validator = portcullis_core::schema::compile(schema)?;
     Ok(Box::new(Schema { validator, source: schema.clone() }))
 }
 

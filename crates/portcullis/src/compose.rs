@@ -1,7 +1,7 @@
 //! Puts a hub together from its configuration. The only file that sees every crate.
 
 use crate::approvals;
-use crate::config::{self, Config};
+use crate::config::{self, Config, McpServer};
 use crate::home::{Home, make_private};
 use crate::mcp::{self, Makers, Servers};
 use crate::memory;
@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Caller, Change, Changes, Client, Clock, Gate, Limits, Origin, Registry, Secret, SystemClock, ToolDef,
+    Caller, Change, Changes, Client, Clock, Expected, Gate, Limits, Origin, Registry, Secret, SystemClock,
+    ToolDef,
 };
 use portcullis_egress::{CertificateDer, Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
 use portcullis_guard::{
@@ -29,7 +30,7 @@ use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{
     CalendarConfig, GithubConfig, ScriptsConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
 };
-use portcullis_upstream::Status;
+use portcullis_upstream::{Status, pinned_names};
 use portcullis_wire::era::ServerFace;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -320,6 +321,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
+    registry.expects(expected(config, &pins));
     handles.redactor.set_shapes(config.redaction.token_shapes);
     voice::follows(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
@@ -371,6 +373,20 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
 }
 
+/// Returns which servers are configured, and which names are theirs before they have said so.
+fn expected(config: &Config, pins: &Pins) -> Vec<Expected> {
+    let expected = config.mcp.iter().map(|server| {
+        let McpServer { prefix, rename, allow, deny, .. } = server;
+        let trusted = if server.always_trusted { None } else { pins.of(&server.name) };
+        let lists = |own: &str| allow.matches(own) && !deny.as_ref().is_some_and(|deny| deny.matches(own));
+        let names = trusted.map(|trusted| pinned_names(&trusted, prefix, rename, lists));
+        let (tools, prompts) = names.unwrap_or_default();
+        let naming = format!("{:?}", (prefix, rename, allow, deny));
+        Expected { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
+    });
+    expected.collect()
+}
+
 /// Tells clients when the time changes what they may see, until the hub closes.
 async fn watch_windows(policy: Authorize, changes: Changes, hub: Arc<Hub>) {
     tokio::select! {
@@ -396,6 +412,7 @@ impl Composed {
         self.handles.apply(rate(config), policy(config), approval_times(config));
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.servers.apply(config);
+        self.registry.expects(expected(config, &self.servers.makers.pins));
         self.config.store(Arc::new(config.clone()));
         self.hub.set_local_client(local_client(config));
         self.zone.store(Arc::new(config.time.zone.clone()));

@@ -341,6 +341,7 @@ pub struct McpServer {
     /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
     pub env: Vec<(String, String)>,
     pub timeout: Duration,
+    /// With the `_` between it and the names; empty for nothing.
     pub prefix: String,
     pub allow: Pattern,
     pub deny: Option<Pattern>,

@@ -70,10 +70,7 @@ impl KnownTools<'_> {
             .servers
             .iter()
             .filter_map(|server| {
-                let own = match server.prefix.as_str() {
-                    "" => tool,
-                    prefix => tool.strip_prefix(prefix)?.strip_prefix('_')?,
-                };
+                let own = tool.strip_prefix(server.prefix.as_str())?;
                 Some((server, own))
             })
             .collect();

@@ -1,7 +1,7 @@
 //! What a person has looked at: every definition of every trusted server, as it was then.
 //!
 //! One file, `pins.json`, shared by the hub and the command line. A server is trusted as it is at one moment: how it is
-//! reached, what it says of itself, and each of its tools and prompts, whole. What is new or different afterwards waits
+//! reached, what it says of itself, and each of its tools, prompts and templates, whole. What is new or different afterwards waits
 //! until somebody looks again. The hub looks at the file's stamp at every call, so trust that is taken back is gone with
 //! the next one. A file that cannot be read trusts nobody.
 
@@ -68,6 +68,9 @@ pub struct Snapshot {
     pub instructions: Option<String>,
     pub tools: BTreeMap<String, Pin>,
     pub prompts: BTreeMap<String, Pin>,
+    /// The forms of addresses that it answers for. One that is trusted since before these were looked at has none.
+    #[serde(default)]
+    pub templates: BTreeMap<String, Pin>,
 }
 
 /// A kind of definition.
@@ -75,13 +78,17 @@ pub struct Snapshot {
 pub enum Kind {
     Tool,
     Prompt,
+    Template,
 }
 
 impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Template];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Tool => "tool",
             Kind::Prompt => "prompt",
+            Kind::Template => "template",
         }
     }
 }
@@ -91,6 +98,7 @@ impl Snapshot {
         match kind {
             Kind::Tool => &self.tools,
             Kind::Prompt => &self.prompts,
+            Kind::Template => &self.templates,
         }
     }
 }
@@ -230,8 +238,7 @@ fn parse(bytes: Option<&[u8]>) -> Result<Servers, String> {
     let document: Document =
         serde_json::from_value(value).map_err(|error| format!("{FILE_NAME} is damaged: {error}"))?;
     for (server, trusted) in &document.servers {
-        let pins = trusted.as_it_was.tools.iter().chain(&trusted.as_it_was.prompts);
-        for (name, pin) in pins {
+        for (name, pin) in Kind::ALL.into_iter().flat_map(|kind| trusted.as_it_was.pins(kind)) {
             // A digest that is not of the text beside it would show a person one thing and trust another.
             if digest(&pin.definition) != pin.sha256 {
                 let (server, name) =

@@ -4,7 +4,7 @@
 //! unless `"announce": false` is in it; the second gets one line for every call that really reached the server.
 //!
 //! ```json
-//! { "name": "shop", "instructions": "…", "page_size": 1, "tools": [], "prompts": [], "resources": [] }
+//! { "name": "shop", "instructions": "…", "page_size": 1, "tools": [], "prompts": [], "resources": [], "resourceTemplates": [] }
 //! ```
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
@@ -70,7 +70,7 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
             }
             json!({})
         }
-        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "resources/templates/list" => page(offer, "resourceTemplates", params),
         "tools/call" => {
             let name = params["name"].as_str()?;
             note(calls, name);

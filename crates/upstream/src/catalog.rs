@@ -1,17 +1,20 @@
 //! What a server offers, made safe to show.
 //!
 //! A definition is a stranger's text that a model will read and a person will decide by. Characters that nobody sees
-//! are taken out of everything in it; the rest of it, known to us or not, is passed on as it came.
+//! are taken out of what is written for readers; where they stand in what has to stay as it is, the thing is left out. The
+//! rest, known to us or not, is passed on as it came.
 
-use crate::clean::{clean, is_hidden};
+use crate::clean::{Part, clean, is_hidden, write_cleaned};
 use crate::connection::{Connection, LinkError, RequestError};
-use crate::names::public_name;
+use crate::flaws::Flaws;
+use crate::names::public_names;
 use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::{
-    Definition, Limits, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef, ToolDef,
+    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
+    ToolDef,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -35,6 +38,9 @@ const LIST_WITHIN: Duration = Duration::from_secs(30);
 /// besides.
 const NO_DEADLINE_MS: u64 = u64::MAX;
 
+/// Why something does not appear that others of the same server have left no name for.
+const NAMELESS: &str = "the server has given every name that it could have to others";
+
 /// One thing that a server offers, as it said it.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
@@ -51,6 +57,8 @@ pub(crate) struct Offer {
     pub(crate) prompts: Vec<Said>,
     pub(crate) resources: Vec<Said>,
     pub(crate) templates: Vec<Said>,
+    /// Which of the tools nobody could use.
+    pub(crate) flaws: Flaws,
     /// What is left out already, and why.
     pub(crate) dropped: Vec<(String, String)>,
 }
@@ -66,7 +74,9 @@ pub(crate) struct Shown {
     pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
     pub(crate) prompt_names: HashMap<String, String>,
     addresses: HashSet<String>,
-    patterns: Vec<Template>,
+    patterns: Vec<(String, Template)>,
+    /// Whether this is what the server said, and not merely that it has said nothing yet.
+    pub(crate) is_known: bool,
     /// What does not appear, and why.
     pub(crate) dropped: Vec<(String, String)>,
     /// What waits for a person.
@@ -87,8 +97,29 @@ pub(crate) struct OwnTool {
 }
 
 impl Shown {
-    pub(crate) fn owns(&self, uri: &str) -> bool {
-        self.addresses.contains(uri) || self.patterns.iter().any(|pattern| pattern.matches(uri))
+    pub(crate) fn owns(&self, uri: &str) -> Owns {
+        if self.addresses.contains(uri) {
+            Owns::Listed
+        } else if self.forms_of(uri).next().is_some() {
+            Owns::ByForm
+        } else {
+            Owns::Not
+        }
+    }
+
+    /// Returns the templates that an address fits, as the server wrote them.
+    pub(crate) fn forms_of(&self, uri: &str) -> impl Iterator<Item = &str> {
+        self.patterns.iter().filter(move |(_, form)| form.matches(uri)).map(|(own, _)| own.as_str())
+    }
+
+    /// Returns how something that appears so is called by its server.
+    pub(crate) fn own_name<'a>(&'a self, kind: &str, name: &'a str) -> &'a str {
+        let own = match kind {
+            "tool" => self.tool_names.get(name).map(|own| own.name.as_str()),
+            "prompt" => self.prompt_names.get(name).map(String::as_str),
+            _ => None,
+        };
+        own.unwrap_or(name)
     }
 }
 
@@ -213,26 +244,31 @@ fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
     Ok(name)
 }
 
-/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources are data, and
-/// come with the server.
+/// Makes of what a server said what appears of it. `standing` tells what a person has let in; resources that it lists are
+/// data, and come with the server.
 pub(crate) fn show(
     offer: &Offer,
     spec: &ServerSpec,
     standing: impl Fn(PinKind, &str) -> Standing,
     is_known: bool,
 ) -> Shown {
-    let mut shown = Shown { dropped: offer.dropped.clone(), ..Shown::default() };
-    let (mut tools_taken, mut prompts_taken) = (HashSet::new(), HashSet::new());
-    for said in offer.tools.iter().filter(|said| spec.lists(&said.own)) {
-        // Every tool takes its name, so that none has another once one before it is let in.
-        let name = public_name(&spec.prefix, spec.renamed(&said.own), &mut tools_taken);
+    let mut shown = Shown { dropped: offer.dropped.clone(), is_known: true, ..Shown::default() };
+    let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
+    // Every tool takes its name, so that none has another once another one is let in.
+    let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
+    for said in listed() {
+        let Some(name) = names.remove(said.own.as_str()) else {
+            shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
+            continue;
+        };
         let standing = standing(PinKind::Tool, &said.own);
         if standing != Standing::Trusted {
             shown.tools.push(Arc::new(waiting(spec, said, name)));
             shown.quarantined.push(Quarantined::new("tool", &said.own, standing));
             continue;
         }
-        match tool(spec, said, name) {
+        let flaw = offer.flaws.get(&said.own).cloned();
+        match flaw.map_or_else(|| tool(spec, said, name), Err) {
             Ok(own) => {
                 shown.tools.push(own.def.clone());
                 shown.tool_names.insert(own.def.name.clone(), Arc::new(own));
@@ -241,8 +277,12 @@ pub(crate) fn show(
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
+    let mut names = public_names(&spec.prefix, &[], offer.prompts.iter().map(|said| said.own.as_str()));
     for said in &offer.prompts {
-        let name = public_name(&spec.prefix, &said.own, &mut prompts_taken);
+        let Some(name) = names.remove(said.own.as_str()) else {
+            shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
+            continue;
+        };
         let standing = standing(PinKind::Prompt, &said.own);
         if standing != Standing::Trusted {
             shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
@@ -263,6 +303,7 @@ pub(crate) fn show(
     }
     if is_known {
         show_resources(offer, &mut shown);
+        show_templates(offer, standing, &mut shown);
     }
     shown
 }
@@ -277,7 +318,7 @@ fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
 
 fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
-        match cleaned(said, &[]) {
+        match cleaned(said, &[], Part::Resource) {
             Ok((value, definition)) => {
                 shown.addresses.insert(said.own.clone());
                 shown.resources.push(ResourceDef {
@@ -293,10 +334,18 @@ fn show_resources(offer: &Offer, shown: &mut Shown) {
             Err(why) => shown.dropped.push((printable(&said.own), why)),
         }
     }
+}
+
+fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, shown: &mut Shown) {
     for said in &offer.templates {
-        match cleaned(said, &[]) {
+        let standing = standing(PinKind::Template, &said.own);
+        if standing != Standing::Trusted {
+            shown.quarantined.push(Quarantined::new("template", &said.own, standing));
+            continue;
+        }
+        match cleaned(said, &[], Part::Resource) {
             Ok((value, definition)) => {
-                shown.patterns.push(Template::new(&said.own));
+                shown.patterns.push((said.own.clone(), Template::new(&said.own)));
                 shown.templates.push(Arc::new(TemplateDef {
                     uri_template: said.own.clone(),
                     name: text(&value, "name").unwrap_or_default(),
@@ -324,7 +373,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String>
         Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
         _ => (TaskSupport::Never, false),
     };
-    let (value, definition) = cleaned(said, &replaced)?;
+    let (value, definition) = cleaned(said, &replaced, Part::Definition)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
@@ -403,7 +452,7 @@ fn wants_header_inside(property: &Value) -> bool {
 }
 
 fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
-    let (value, definition) = cleaned(said, &[("name", name.as_str().into())])?;
+    let (value, definition) = cleaned(said, &[("name", name.as_str().into())], Part::Definition)?;
     let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
         name: text(argument, "name").unwrap_or_default(),
         description: text(argument, "description"),
@@ -418,34 +467,30 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Returns a definition without what nobody sees, and with some members replaced. What has nothing to hide keeps every
-/// byte of its other members, numbers included.
-fn cleaned(said: &Said, replaced: &[(&str, Value)]) -> Result<(Value, Definition), String> {
-    let mut value = parse_strict(said.raw.get()).map_err(|error| error.to_string())?;
-    let changed = clean(&mut value);
-    for (key, new) in replaced {
-        value[*key] = new.clone();
-    }
-    let text = if changed {
-        value.to_string()
-    } else {
-        let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
-        let mut text = String::with_capacity(said.raw.get().len() + 64);
-        text.push('{');
-        for (at, (key, raw)) in fields.0.iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&Value::from(key.as_ref()).to_string());
-            text.push(':');
-            match replaced.iter().find(|(name, _)| name == key) {
-                Some((_, new)) => text.push_str(&new.to_string()),
-                None => text.push_str(raw.get()),
-            }
+/// Returns a definition with some members replaced, and without what nobody sees in its words. All else in it keeps every
+/// byte, numbers included.
+fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value, Definition), String> {
+    let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
+    let mut text = String::with_capacity(said.raw.get().len() + 64);
+    text.push('{');
+    for (at, (key, raw)) in fields.0.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
         }
-        text.push('}');
-        text
-    };
-    let raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+        text.push_str(&Value::from(key.as_ref()).to_string());
+        text.push(':');
+        match replaced.iter().find(|(name, _)| name == key) {
+            Some((_, new)) => text.push_str(&new.to_string()),
+            None => text.push_str(raw.get()),
+        }
+    }
+    text.push('}');
+    let mut value = parse_strict(&text).map_err(|error| error.to_string())?;
+    let mut raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    if clean(&mut value, part)? {
+        let mut text = String::with_capacity(raw.get().len());
+        write_cleaned(&raw, part, &mut text).map_err(|error| error.to_string())?;
+        raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    }
     Ok((value, Definition::new(raw)))
 }

@@ -1,10 +1,15 @@
 //! Taking out of a stranger's text what nobody sees: it is there for the model, or for the terminal.
 //!
+//! Only what is written for readers is changed. A name, a value or a pattern means what it says to the letter: a
+//! definition in which one of those hides something is not taken at all.
+//!
 //! A few such characters are part of what people do see, and stay exactly there: the joiners of emoji and of scripts
 //! that join letters, the selector behind an emoji, and the three flags that are written with tags.
 
-use portcullis_core::json::is_invisible;
+use portcullis_core::json::{is_invisible, printable};
+use portcullis_wire::params::Fields;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 const ZERO_WIDTH_NON_JOINER: char = '\u{200C}';
 const ZERO_WIDTH_JOINER: char = '\u{200D}';
@@ -12,26 +17,104 @@ const BLACK_FLAG: char = '\u{1F3F4}';
 /// The flags of England, Scotland and Wales, in tags behind a black flag.
 const FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
-/// Cleans every text and every key in a value. Returns whether anything was taken out.
-pub(crate) fn clean(value: &mut Value) -> bool {
-    match value {
-        Value::String(text) => clean_text(text),
-        Value::Array(items) => items.iter_mut().fold(false, |changed, item| clean(item) | changed),
-        Value::Object(members) => {
-            let hidden = members.keys().any(|key| key.chars().any(is_hidden));
-            if hidden {
-                *members = std::mem::take(members)
-                    .into_iter()
-                    .map(|(mut key, value)| {
-                        clean_text(&mut key);
-                        (key, value)
-                    })
-                    .collect();
+/// What a part of a definition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A tool, a prompt, or a schema in it: what some of its members are is known by their names.
+    Definition,
+    /// A resource or a template, whose name is only there to be read.
+    Resource,
+    /// Definitions by names that somebody chose.
+    Named,
+    /// Values that are sent or compared as they are.
+    Data,
+    /// Words for whoever reads them.
+    Words,
+}
+
+impl Part {
+    /// Returns what a member of this part is.
+    fn member(self, key: &str, is_text: bool) -> Part {
+        match (self, key) {
+            (Part::Data | Part::Words, _) => Part::Data,
+            (Part::Named, _) => Part::Definition,
+            (_, "title" | "description" | "$comment") | (Part::Resource, "name") if is_text => Part::Words,
+            (_, "enum" | "const" | "default" | "examples") => Part::Data,
+            (_, "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas") => {
+                Part::Named
             }
-            members.values_mut().fold(hidden, |changed, member| clean(member) | changed)
+            _ => Part::Definition,
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
+}
+
+/// Cleans every word for readers in a value. Returns whether anything was taken out, or what hides something in a place
+/// where nothing may be changed.
+pub(crate) fn clean(value: &mut Value, part: Part) -> Result<bool, String> {
+    let mut changed = false;
+    match value {
+        Value::String(text) if part == Part::Words => changed = clean_text(text),
+        Value::String(text) => exact(text)?,
+        Value::Array(items) => {
+            for item in items {
+                changed |= clean(item, part)?;
+            }
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                exact(key)?;
+                changed |= clean(member, part.member(key, member.is_string()))?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    Ok(changed)
+}
+
+/// Says whether a text may stay to the letter. Any line end is what it is: some servers ask which one to write.
+fn exact(text: &str) -> Result<(), String> {
+    if text.chars().any(is_hidden) && clean_text(&mut text.replace('\r', "")) {
+        return Err(format!("`{}` holds what nobody sees, where it cannot be taken out", printable(text)));
+    }
+    Ok(())
+}
+
+/// Writes a value as it came, but for the words in it that are cleaned: every other byte of it stays.
+pub(crate) fn write_cleaned(raw: &RawValue, part: Part, into: &mut String) -> Result<(), serde_json::Error> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            let members: Fields<'_> = serde_json::from_str(text)?;
+            into.push('{');
+            for (at, (key, member)) in members.0.iter().enumerate() {
+                into.push_str(if at > 0 { "," } else { "" });
+                into.push_str(&Value::from(key.as_ref()).to_string());
+                into.push(':');
+                let part = part.member(key, member.get().starts_with('"'));
+                write_cleaned(member, part, into)?;
+            }
+            into.push('}');
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            into.push('[');
+            for (at, item) in items.into_iter().enumerate() {
+                into.push_str(if at > 0 { "," } else { "" });
+                write_cleaned(item, part, into)?;
+            }
+            into.push(']');
+        }
+        Some(b'"') if part == Part::Words => {
+            let mut words: String = serde_json::from_str(text)?;
+            if clean_text(&mut words) {
+                into.push_str(&Value::from(words).to_string());
+            } else {
+                into.push_str(text);
+            }
+        }
+        _ => into.push_str(text),
+    }
+    Ok(())
 }
 
 /// Cleans one text. Returns whether anything was taken out.
@@ -125,6 +208,7 @@ fn joins(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn cleaned(text: &str) -> String {
         let mut text = text.to_owned();
@@ -158,8 +242,29 @@ mod tests {
         ] {
             assert_eq!(cleaned(text), expected);
         }
-        let mut value = serde_json::json!({ "a\u{200b}": ["x\u{202e}"], "n": 1 });
-        assert!(clean(&mut value) && !clean(&mut value));
-        assert_eq!(value, serde_json::json!({ "a": ["x"], "n": 1 }));
+    }
+
+    #[test]
+    fn only_words_for_readers_are_changed() {
+        let said = r#"{"title":"t\u200b","x":0.12345678901234567890123,"inputSchema":{"properties":{"description":{"enum":["\n","\r\n"],"description":"d\u001b"}}}}"#;
+        let mut value: Value = serde_json::from_str(said).unwrap();
+        assert_eq!(clean(&mut value, Part::Definition), Ok(true));
+        let (mut text, raw) = (String::new(), RawValue::from_string(said.to_owned()).unwrap());
+        write_cleaned(&raw, Part::Definition, &mut text).unwrap();
+        assert_eq!(text, said.replace("\\u200b", "").replace("\\u001b", ""));
+        assert_eq!(clean(&mut value, Part::Definition), Ok(false));
+        for exact in [
+            json!({ "properties": { "a\u{200b}": {} } }),
+            json!({ "properties": { "title": { "const": "a\u{202e}" } } }),
+            json!({ "enum": [{ "description": "a\u{1b}" }] }),
+            json!({ "default": "\u{0}" }),
+            json!({ "pattern": "\u{2028}" }),
+            json!({ "arguments": [{ "name": "a\u{feff}" }] }),
+        ] {
+            let why = clean(&mut exact.clone(), Part::Definition).unwrap_err();
+            assert!(why.contains("holds what nobody sees"), "{why}");
+        }
+        let mut resource = json!({ "name": "a\u{200b}" });
+        assert_eq!(clean(&mut resource, Part::Resource), Ok(true));
     }
 }

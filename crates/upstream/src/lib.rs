@@ -9,6 +9,7 @@ mod catalog;
 mod clean;
 mod connection;
 mod drive;
+mod flaws;
 mod greet;
 mod guardian;
 mod http;
@@ -41,7 +42,7 @@ pub use oauth::{
     TokenMethod, Tokens,
 };
 pub use provider::Upstream;
-pub use server::pinned_tools;
+pub use server::{pinned_names, pinned_tools};
 pub use spec::{
     HeaderSpec, HttpSpec, PerClient, Program, ServerSpec, Start, StdioSpec, TransportSpec, Values,
 };

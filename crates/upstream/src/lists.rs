@@ -2,6 +2,7 @@
 
 use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS, Unlisted};
 use crate::connection::Connection;
+use crate::flaws::flaws;
 use crate::greet::Greeting;
 use crate::server::Server;
 use crate::supervise::jittered;
@@ -38,10 +39,12 @@ pub(crate) async fn list(
     offer: &mut Offer,
     lists: &BTreeSet<Listed>,
 ) -> Result<(), Unlisted> {
-    let Offer { tools, prompts, resources, templates, dropped, .. } = offer;
+    let Offer { tools, prompts, resources, templates, dropped, flaws: known_flaws, .. } = offer;
     if lists.contains(&Listed::Tools) {
+        let before = tools.clone();
         // Asked for in any case: some have tools and do not say so.
         read(connection, TOOLS, greeting.has("tools"), tools, dropped).await?;
+        *known_flaws = flaws(tools, &before, known_flaws).await;
     }
     if lists.contains(&Listed::Prompts) && greeting.has("prompts") {
         read(connection, PROMPTS, false, prompts, dropped).await?;

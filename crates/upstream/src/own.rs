@@ -10,6 +10,7 @@ use crate::status::{ClientStatus, StatusKind};
 use crate::supervise;
 use crate::uses::Use;
 use portcullis_core::{Changes, Limit, ToolError};
+use portcullis_store::pins::Kind;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -168,7 +169,7 @@ async fn keep(own: Weak<Own>, client: String, server: Arc<Server>) {
 fn learn(shared: &Server, own: &Server) {
     let (Some(said), Some(seen)) = (shared.seen(), own.seen()) else { return };
     let is_resting = shared.status.borrow().idle;
-    if is_resting && (said.tools != seen.tools || said.prompts != seen.prompts) {
+    if is_resting && Kind::ALL.into_iter().any(|kind| said.pins(kind) != seen.pins(kind)) {
         shared.again.notify_one();
     }
 }

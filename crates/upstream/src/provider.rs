@@ -9,8 +9,8 @@ use crate::supervise;
 use crate::trust::Trust;
 use crate::uses::Use;
 use portcullis_core::{
-    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Permit, Provider, ResourceDef, TaskAsk, ToolError,
-    Unruled,
+    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Owns, Permit, Provider, ResourceDef, Taken,
+    TaskAsk, ToolError, Unruled,
 };
 use portcullis_store::pins::Snapshot;
 use serde_json::Value;
@@ -143,11 +143,24 @@ impl Provider for Upstream {
         self.shared.instructions.load().as_ref().map(|text| (**text).clone())
     }
 
-    fn owns_resource(&self, uri: &str, client: &str) -> bool {
+    fn prefix(&self) -> Option<&str> {
+        Some(&self.shared.spec.prefix)
+    }
+
+    fn is_known(&self) -> bool {
+        self.shared.shown.load().is_known
+    }
+
+    fn outranked(&self, taken: Vec<Taken>) {
+        self.shared.outranked(taken);
+    }
+
+    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
         let now = self.now(client);
-        let owns = self.shared.shown.load().owns(uri) || now.shown.load().owns(uri);
+        let owns = self.shared.shown.load().owns(uri).max(now.shown.load().owns(uri));
         // It took the place of one that a client was told by, and has not said yet what it has.
-        owns || (!now.is_known() && now.watches().contains(&(uri.to_owned(), client.to_owned())))
+        let is_watched = || !now.is_known() && now.watches().contains(&(uri.to_owned(), client.to_owned()));
+        if owns == Owns::Not && is_watched() { Owns::Listed } else { owns }
     }
 
     fn unruled(&self) -> Unruled {

@@ -4,6 +4,7 @@
 //! far as it fits what a person has looked at: both are compared anew, as if the server had just said it.
 
 use crate::catalog::{Offer, Said};
+use crate::flaws::flaws;
 use crate::link::Carrier;
 use crate::server::{Known, Offered, Server};
 use crate::spec::Start;
@@ -57,7 +58,9 @@ pub(crate) async fn recall(server: &Server) -> bool {
         resources: said(kept.resources, "uri"),
         templates: said(kept.templates, "uriTemplate"),
         dropped: kept.dropped,
+        ..Offer::default()
     };
+    offer.flaws = flaws(&offer.tools, &[], &offer.flaws).await;
     let snapshot = Arc::new(trust::snapshot(&mut offer, kept.identity));
     let revision = kept.revision.as_deref().and_then(Revision::parse);
     // Found out once: whoever needs it next does not wait for that again.

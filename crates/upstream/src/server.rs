@@ -6,17 +6,18 @@ use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Named, Parked, Request, drive};
 use crate::link::{Carrier, Credentials};
 use crate::live::Live;
+use crate::names::public_names;
 use crate::spec::{ServerSpec, TransportSpec};
 use crate::status::{Status, StatusKind};
 use crate::trust::{Quarantined, Trust};
 use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use portcullis_core::json;
+use portcullis_core::json::{self, printable};
 use portcullis_core::{
-    Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Target,
-    ToolDef, ToolError,
+    Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Owns,
+    Taken, Target, ToolDef, ToolError,
 };
-use portcullis_store::pins::{Kind, Snapshot, Standing};
+use portcullis_store::pins::{Kind, Snapshot, Standing, Trusted};
 use portcullis_wire::Era;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -49,6 +50,8 @@ pub(crate) struct Server {
     /// What it said last. Held while what appears of it is worked out, so that no older view replaces a newer one.
     offered: Mutex<Option<Arc<Offered>>>,
     pub(crate) shown: ArcSwap<Shown>,
+    /// Which names of what it shows are others'.
+    taken: ArcSwap<Vec<Taken>>,
     /// What agents are told of it.
     pub(crate) instructions: ArcSwapOption<String>,
     pub(crate) live: Live,
@@ -121,6 +124,7 @@ impl Server {
             roots_news: AtomicBool::new(false),
             offered: Mutex::default(),
             shown: ArcSwap::default(),
+            taken: ArcSwap::default(),
             instructions: ArcSwapOption::empty(),
             live: Live::default(),
             status: watch::Sender::new(Status::of(StatusKind::Starting)),
@@ -318,10 +322,6 @@ impl Server {
         let status = Status {
             server: said.name.clone(),
             revision: said.revision,
-            tools: shown.tool_names.len(),
-            prompts: shown.prompts.len(),
-            resources: shown.resources.len(),
-            dropped: shown.dropped.clone(),
             quarantined: shown.quarantined.clone(),
             ..Status::of(StatusKind::Connected)
         };
@@ -332,12 +332,47 @@ impl Server {
         let status = Status { idle, ..status };
         if idle || self.live.is_there() {
             self.status.send_if_modified(|current| {
+                let mut status = status;
+                self.count(&mut status);
                 let changed = *current != status;
                 *current = status;
                 changed
             });
         }
         tools || prompts || resources
+    }
+
+    /// Hears which of its names are others'.
+    pub(crate) fn outranked(&self, taken: Vec<Taken>) {
+        if **self.taken.load() == taken {
+            return;
+        }
+        if !taken.is_empty() {
+            let names: Vec<&str> = taken.iter().map(|one| one.name.as_str()).collect();
+            tracing::warn!(target: "upstream", server = %self.spec.name, names = %names.join(" "),
+                "Something does not appear under its name, which is another's.");
+        }
+        self.taken.store(Arc::new(taken));
+        self.status.send_if_modified(|status| {
+            let is_connected = status.kind == StatusKind::Connected;
+            if is_connected {
+                self.count(status);
+            }
+            is_connected
+        });
+    }
+
+    /// Says in the status how much appears, and what does not. Called while nobody else changes the status, so that the
+    /// last word is said of what is known last.
+    fn count(&self, status: &mut Status) {
+        let (shown, taken) = (self.shown.load(), self.taken.load());
+        let outranked = |kind: &str| taken.iter().filter(|one| one.kind == kind).count();
+        status.tools = shown.tool_names.len().saturating_sub(outranked("tool"));
+        status.prompts = shown.prompts.len().saturating_sub(outranked("prompt"));
+        status.resources = shown.resources.len();
+        status.dropped.clone_from(&shown.dropped);
+        let others = taken.iter().map(|one| (printable(shown.own_name(one.kind, &one.name)), one.why()));
+        status.dropped.extend(others);
     }
 
     fn announce(&self, tools: bool, prompts: bool, resources: bool) {
@@ -386,8 +421,14 @@ impl Server {
                 .prompt_names
                 .get(prompt)
                 .is_some_and(|own| trust.standing(name, seen, Kind::Prompt, own) == Standing::Trusted),
-            Target::Resource(_) | Target::Completion(CompletionOf::Template(_)) => {
-                trust.knows(name, &seen.identity)
+            // What is listed comes with the server; what only fits a form comes with the form.
+            Target::Resource(uri) if shown.owns(uri) == Owns::ByForm => {
+                let mut forms = shown.forms_of(uri);
+                forms.any(|form| trust.standing(name, seen, Kind::Template, form) == Standing::Trusted)
+            }
+            Target::Resource(_) => trust.knows(name, &seen.identity),
+            Target::Completion(CompletionOf::Template(form)) => {
+                trust.standing(name, seen, Kind::Template, form) == Standing::Trusted
             }
         };
         if stands {
@@ -534,6 +575,19 @@ pub fn pinned_tools(spec: &ServerSpec) -> Vec<Arc<ToolDef>> {
     });
     let offer = Offer { tools: said.collect(), ..Offer::default() };
     catalog::show(&offer, spec, |_, _| Standing::Trusted, true).tools
+}
+
+/// Returns the names of the tools and of the prompts that a server had when a person trusted it.
+pub fn pinned_names(
+    trusted: &Trusted,
+    prefix: &str,
+    rename: &[(String, String)],
+    lists: impl Fn(&str) -> bool,
+) -> (Vec<String>, Vec<String>) {
+    let own = |kind| trusted.as_it_was.pins(kind).keys().map(String::as_str);
+    let tools = public_names(prefix, rename, own(Kind::Tool).filter(|own| lists(own)));
+    let prompts = public_names(prefix, &[], own(Kind::Prompt));
+    (tools.into_values().collect(), prompts.into_values().collect())
 }
 
 /// Returns the headers that the tool wants some of its arguments in.

@@ -20,7 +20,7 @@ pub struct ServerSpec {
     pub transport: TransportSpec,
     /// How long a call may go without an answer or a sign of progress.
     pub timeout: Duration,
-    /// What stands before the names of its tools; empty for nothing.
+    /// What stands before the names of its tools, with the `_` between; empty for nothing.
     pub prefix: String,
     /// Which of its tools appear, by their own names.
     pub allow: Pattern,
@@ -146,10 +146,6 @@ impl ServerSpec {
     pub fn labels_of(&self, tool: &str) -> Labels {
         let said = self.labels.iter().find(|(tools, _)| tools.matches(tool));
         said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
-    }
-
-    pub(crate) fn renamed<'a>(&'a self, tool: &'a str) -> &'a str {
-        self.rename.iter().find(|(own, _)| own == tool).map_or(tool, |(_, other)| other)
     }
 
     pub(crate) fn lists(&self, tool: &str) -> bool {

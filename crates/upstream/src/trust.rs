@@ -29,7 +29,7 @@ pub enum Trust {
 /// One thing that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// `tool`, `prompt`, `instructions` or `resources`.
+    /// `tool`, `prompt`, `template`, `instructions` or `resources`.
     pub kind: &'static str,
     /// As the server says it, with everything in it visible.
     pub name: String,
@@ -87,8 +87,9 @@ pub(crate) fn snapshot(offer: &mut Offer, identity: Identity) -> Snapshot {
     let mut dropped = Vec::new();
     let tools = pinned(&mut offer.tools, &mut dropped);
     let prompts = pinned(&mut offer.prompts, &mut dropped);
+    let templates = pinned(&mut offer.templates, &mut dropped);
     offer.dropped.extend(dropped);
-    Snapshot { identity, instructions: offer.instructions.clone(), tools, prompts }
+    Snapshot { identity, instructions: offer.instructions.clone(), tools, prompts, templates }
 }
 
 fn pinned(all: &mut Vec<Said>, dropped: &mut Vec<(String, String)>) -> BTreeMap<String, Pin> {

@@ -355,7 +355,7 @@ fn whole(composed: &Composed, server: &McpServer, seen: Option<Arc<Snapshot>>) -
     let nothing = Snapshot::default();
     let (now, known) = (seen.as_deref(), trusted.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was));
     let mut definitions = Vec::new();
-    for (kind, seen) in [Kind::Tool, Kind::Prompt].into_iter().flat_map(|kind| now.map(|seen| (kind, seen))) {
+    for (kind, seen) in Kind::ALL.into_iter().flat_map(|kind| now.map(|seen| (kind, seen))) {
         for (name, pin) in seen.pins(kind) {
             let value: Value = serde_json::from_str(&pin.definition).unwrap_or_default();
             let said = value["description"].as_str().or(value["title"].as_str()).unwrap_or_default();

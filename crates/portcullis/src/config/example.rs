@@ -356,8 +356,8 @@ mod tests {
         ## enabled = true
         # Milliseconds that a call may take without a sign of progress.
         ## timeout_ms = 30000
-        # What stands before the names of its tools instead of its own name; "" for nothing.
-        ## prefix = "git"
+        # What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing.
+        ## prefix = "git_"
         # Which of its tools appear, by the names it gives them.
         ## tools = { allow = ["*"], deny = [] }
         # Under which other names its tools appear, by the names it gives them; the prefix still comes first.

@@ -235,7 +235,7 @@ impl Checks<'_> {
             oauth,
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             timeout: Duration::from_millis(server.timeout_ms),
-            prefix: server.prefix.clone().unwrap_or_else(|| name.to_owned()),
+            prefix: prefix(server.prefix.as_deref().unwrap_or(name)),
             allow: self.pattern(&at("tools/allow"), &server.tools.allow),
             deny: (!server.tools.deny.is_empty())
                 .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
@@ -424,6 +424,12 @@ fn is_origin(text: &str) -> bool {
             && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
     };
     text.split_once("://").is_some_and(|(scheme, host)| scheme_fits(scheme) && is_host(host))
+}
+
+/// Returns what stands before the names of a server's tools, as `git` or as `git_`.
+fn prefix(written: &str) -> String {
+    let between = if written.is_empty() || written.ends_with('_') { "" } else { "_" };
+    format!("{written}{between}")
 }
 
 fn effects(names: &[EffectName]) -> EffectSet {

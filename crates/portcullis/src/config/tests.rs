@@ -686,3 +686,15 @@ mod any_bytes {
         }
     }
 }
+
+#[test]
+fn a_prefix_says_what_stands_between_or_leaves_it_out() {
+    let home = tempfile::tempdir().unwrap();
+    let server = |name: &str, prefix: &str| format!("[mcp.{name}]\ncommand = \"x\"\n{prefix}\n");
+    let written = [("a", ""), ("b", "prefix = \"g\""), ("c", "prefix = \"g_\""), ("d", "prefix = \"\"")];
+    let sections: String = written.iter().map(|(name, prefix)| server(name, prefix)).collect();
+    std::fs::write(home.path().join("portcullis.toml"), sections).unwrap();
+    let config = Config::load(home.path(), &of(&[])).unwrap().config;
+    let prefixes: Vec<&str> = config.mcp.iter().map(|server| server.prefix.as_str()).collect();
+    assert_eq!(prefixes, ["a_", "g_", "g_", ""]);
+}

@@ -468,9 +468,9 @@ pub(super) struct McpServer {
     /// Milliseconds that a call may take without a sign of progress.
     #[schemars(range(min = 100, max = 86_400_000))]
     pub(super) timeout_ms: u64,
-    /// What stands before the names of its tools instead of its own name; "" for nothing.
+    /// What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"git")]
+    #[schemars(with = "String", example = &"git_")]
     pub(super) prefix: Option<String>,
     /// Which of its tools appear, by the names it gives them.
     pub(super) tools: McpTools,

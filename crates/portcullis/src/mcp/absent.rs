@@ -3,7 +3,7 @@
 //! It owns just those addresses, and only for those clients: so somebody hears when they want no more, and the server that
 //! runs next is told of the others.
 
-use portcullis_core::{BoxFuture, Call, Catalog, Outcome, Permit, Provider, ToolError, Unruled};
+use portcullis_core::{BoxFuture, Call, Catalog, Outcome, Owns, Permit, Provider, ToolError, Unruled};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,8 +38,18 @@ impl Provider for Absent {
         Catalog::default()
     }
 
-    fn owns_resource(&self, uri: &str, client: &str) -> bool {
-        self.lock().contains(&(uri.to_owned(), client.to_owned()))
+    fn prefix(&self) -> Option<&str> {
+        // It has no names for this to stand before; without it, it would pass for what is native.
+        Some("")
+    }
+
+    fn is_known(&self) -> bool {
+        // What the server itself will offer is not known from this.
+        false
+    }
+
+    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
+        if self.lock().contains(&(uri.to_owned(), client.to_owned())) { Owns::Listed } else { Owns::Not }
     }
 
     fn unruled(&self) -> Unruled {

@@ -53,10 +53,13 @@ impl Shop {
 
     /// Writes the server into a home's configuration, with more settings of its own.
     pub(crate) fn configure(&self, home: &Home, more: &str) {
+        home.configure(&format!("{UNHURRIED}{}", self.section("shop", more)));
+    }
+
+    /// Returns a section of the configuration with the server under this name.
+    pub(crate) fn section(&self, name: &str, more: &str) -> String {
         let [command, definitions, calls] = self.words();
-        home.configure(&format!(
-            "{UNHURRIED}[mcp.shop]\ncommand = \"{command}\"\nargs = [\"{definitions}\", \"{calls}\"]\n{more}\n"
-        ));
+        format!("[mcp.{name}]\ncommand = \"{command}\"\nargs = [\"{definitions}\", \"{calls}\"]\n{more}\n")
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// One thing that is not as it was. Texts are a stranger's: whoever shows them makes everything in them visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// `identity`, `instructions`, `tool` or `prompt`.
+    /// `identity`, `instructions`, `tool`, `prompt` or `template`.
     pub kind: &'static str,
     pub name: String,
     /// `None` where there was nothing before.
@@ -27,7 +27,7 @@ pub fn differences(before: &Snapshot, after: &Snapshot) -> Vec<Difference> {
             after: after.instructions.clone(),
         });
     }
-    for kind in [Kind::Tool, Kind::Prompt] {
+    for kind in Kind::ALL {
         let text = |pin: &Pin| pin.definition.clone();
         compare(kind.as_str(), before.pins(kind), after.pins(kind), text, &mut found);
     }

@@ -12,7 +12,7 @@ pub(crate) fn spec(url: &str) -> ServerSpec {
     let http =
         HttpSpec { place: url.parse().unwrap(), headers: Vec::new(), oauth: None, extra_roots: Vec::new() };
     ServerSpec {
-        prefix: "up".to_owned(),
+        prefix: "up_".to_owned(),
         effects: Vec::new(),
         ..taken_as_it_is("up", TransportSpec::Http(http))
     }

@@ -104,7 +104,7 @@ impl Looked {
             self.status.revision.unwrap_or("?"),
             self.took.as_millis()
         );
-        for kind in [Kind::Tool, Kind::Prompt] {
+        for kind in Kind::ALL {
             if seen.pins(kind).is_empty() {
                 continue;
             }

@@ -55,6 +55,7 @@ impl Desk {
                 "switched_on": switched_on,
                 "tools": seen.tools.keys().collect::<Vec<_>>(),
                 "prompts": seen.prompts.keys().collect::<Vec<_>>(),
+                "templates": seen.templates.keys().collect::<Vec<_>>(),
                 "differences": different.iter().map(|one| shown(one, args.diff)).collect::<Vec<_>>(),
             }));
         } else if decided {

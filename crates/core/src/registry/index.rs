@@ -1,0 +1,231 @@
+//! Which of the providers answers to a name.
+//!
+//! Native families come first. Of servers that offer the same name, the one with the longer prefix has it, then the first
+//! in the order of their names: never the one that was there first. What a configured server had before stays its own
+//! while it is not there, so that no other can step into its place.
+
+use super::{Catalog, Owns, Provider, RegistryError, Taken};
+use crate::call::{CompletionOf, Target};
+use crate::tool::ToolDef;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(super) struct Index {
+    pub(super) catalog: Catalog,
+    pub(super) tools: HashMap<String, (Arc<ToolDef>, usize)>,
+    prompts: HashMap<String, usize>,
+    templates: HashMap<String, usize>,
+    pub(super) providers: Vec<Arc<dyn Provider>>,
+}
+
+/// Names that are a configured server's, whether it is there or not.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) prefix: String,
+    /// What its names come from: where that is another, they are others.
+    pub(super) naming: String,
+    pub(super) tools: HashSet<String>,
+    pub(super) prompts: HashSet<String>,
+}
+
+/// Somebody who has names, in the order in which names are given.
+struct Claimant<'a> {
+    prefix: Option<&'a str>,
+    name: &'a str,
+    /// Where among the providers; `None` for one that is not there.
+    at: Option<usize>,
+}
+
+/// Who has which name, by the place among the claimants.
+#[derive(Default)]
+struct Holders<'a> {
+    tools: HashMap<&'a str, usize>,
+    prompts: HashMap<&'a str, usize>,
+    templates: HashMap<&'a str, usize>,
+}
+
+impl Index {
+    /// Gives every name to one provider. Also returns, by provider, which names it wanted and did not get.
+    pub(super) fn new(
+        providers: &[Arc<dyn Provider>],
+        kept: &mut BTreeMap<String, Kept>,
+    ) -> (Index, Vec<Vec<Taken>>) {
+        let mut offers: Vec<Catalog> = providers.iter().map(|provider| provider.catalog()).collect();
+        let mut waiting = Vec::new();
+        for ((provider, offer), at) in providers.iter().zip(&mut offers).zip(0..) {
+            let held = offer.tools.extract_if(.., |tool| tool.withheld.is_some());
+            let from = waiting.len();
+            waiting.extend(held.map(|tool| (tool, at)));
+            if let Some(kept) = kept.get_mut(provider.name())
+                && provider.prefix().is_some()
+                && provider.is_known()
+            {
+                kept.now(offer, &waiting[from..]);
+            }
+        }
+        let claimants = claimants(providers, kept);
+        let holders = holders(&claimants, &offers, kept);
+        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        let mut taken: Vec<Vec<Taken>> = providers.iter().map(|_| Vec::new()).collect();
+        let mut places = vec![0; providers.len()];
+        for (place, claimant) in claimants.iter().enumerate() {
+            if let Some(at) = claimant.at {
+                places[at] = place;
+            }
+        }
+        for (at, offer) in offers.iter().enumerate() {
+            let mut has = |kind, holders: &HashMap<&str, usize>, name: &str| {
+                let holder = holders.get(name).copied().unwrap_or(places[at]);
+                if holder != places[at] {
+                    let who = &claimants[holder];
+                    let server = who.prefix.map(|_| who.name.to_owned());
+                    taken[at].push(Taken { kind, name: name.to_owned(), server, is_there: who.at.is_some() });
+                }
+                holder == places[at]
+            };
+            for tool in offer.tools.iter().filter(|tool| has("tool", &holders.tools, &tool.name)) {
+                index.tools.insert(tool.name.clone(), (tool.clone(), at));
+                index.catalog.tools.push(tool.clone());
+            }
+            for prompt in offer.prompts.iter().filter(|prompt| has("prompt", &holders.prompts, &prompt.name))
+            {
+                index.prompts.insert(prompt.name.clone(), at);
+                index.catalog.prompts.push(prompt.clone());
+            }
+            let templates = &holders.templates;
+            for one in offer.templates.iter().filter(|one| has("template", templates, &one.uri_template)) {
+                index.templates.insert(one.uri_template.clone(), at);
+                index.catalog.templates.push(one.clone());
+            }
+        }
+        // What waits is known by name and not listed, and takes nobody's name away.
+        for (tool, at) in &waiting {
+            if holders.tools.get(tool.name.as_str()).is_none_or(|holder| *holder == places[*at]) {
+                index.tools.entry(tool.name.clone()).or_insert((tool.clone(), *at));
+            }
+        }
+        (index, taken)
+    }
+
+    /// Says whether a name that a native family offers is another's, or its own twice. What waits has no name to defend.
+    pub(super) fn has_room_for(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
+        let (catalog, second) = (provider.catalog(), provider.name());
+        let taken = |kind, name: &str, first: Option<usize>| RegistryError::Taken {
+            kind,
+            name: name.to_owned(),
+            first: first.map_or(second, |first| self.providers[first].name()).to_owned(),
+            second: second.to_owned(),
+        };
+        let mut own = HashSet::new();
+        for tool in catalog.tools.iter().filter(|tool| tool.withheld.is_none()) {
+            let other = self.tools.get(&tool.name).filter(|(tool, _)| tool.withheld.is_none());
+            if other.is_some() || !own.insert(("tool", &tool.name)) {
+                return Err(taken("tool", &tool.name, other.map(|(_, at)| *at)));
+            }
+        }
+        for prompt in &catalog.prompts {
+            let other = self.prompts.get(&prompt.name).copied();
+            if other.is_some() || !own.insert(("prompt", &prompt.name)) {
+                return Err(taken("prompt", &prompt.name, other));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn provider_of(&self, target: &Target, client: &str) -> Option<Arc<dyn Provider>> {
+        let at = match target {
+            Target::Tool(name) => self.tools.get(name).map(|(_, at)| *at),
+            Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
+                self.prompts.get(name).copied()
+            }
+            Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
+            Target::Resource(uri) => self.owner_of(uri, client),
+        };
+        at.map(|at| self.providers[at].clone())
+    }
+
+    /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits.
+    pub(super) fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
+        let mut by_form = None;
+        for (at, provider) in self.providers.iter().enumerate() {
+            match provider.owns_resource(uri, client) {
+                Owns::Listed => return Some(at),
+                Owns::ByForm => by_form = by_form.or(Some(at)),
+                Owns::Not => {}
+            }
+        }
+        by_form
+    }
+}
+
+impl Kept {
+    /// Takes over what a server offers now. What it had and what now waits for a person stays its own.
+    fn now(&mut self, offer: &Catalog, waiting: &[(Arc<ToolDef>, usize)]) {
+        let held =
+            waiting.iter().map(|(tool, _)| tool.name.as_str()).filter(|name| self.tools.contains(*name));
+        let tools: HashSet<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).chain(held).collect();
+        if !is_same(&self.tools, &tools) {
+            self.tools = tools.into_iter().map(str::to_owned).collect();
+        }
+        let prompts = offer.prompts.iter().map(|prompt| prompt.name.as_str()).collect();
+        if !is_same(&self.prompts, &prompts) {
+            self.prompts = prompts.into_iter().map(str::to_owned).collect();
+        }
+    }
+}
+
+fn is_same(before: &HashSet<String>, now: &HashSet<&str>) -> bool {
+    before.len() == now.len() && now.iter().all(|name| before.contains(*name))
+}
+
+/// Returns everybody who has names, in the order in which names are given.
+fn claimants<'a>(providers: &'a [Arc<dyn Provider>], kept: &'a BTreeMap<String, Kept>) -> Vec<Claimant<'a>> {
+    let mut claimants: Vec<Claimant<'a>> = providers
+        .iter()
+        .enumerate()
+        .map(|(at, provider)| Claimant { prefix: provider.prefix(), name: provider.name(), at: Some(at) })
+        .collect();
+    let servers: HashSet<&str> =
+        claimants.iter().filter(|one| one.prefix.is_some()).map(|one| one.name).collect();
+    let gone = kept.iter().filter(|(name, _)| !servers.contains(name.as_str()));
+    claimants.extend(gone.map(|(name, kept)| Claimant { prefix: Some(&kept.prefix), name, at: None }));
+    claimants.sort_by_key(|one| one.prefix.map(|prefix| (Reverse(prefix.len()), one.name)));
+    claimants
+}
+
+/// Gives every name to the first who has it.
+fn holders<'a>(
+    claimants: &[Claimant<'a>],
+    offers: &'a [Catalog],
+    kept: &'a BTreeMap<String, Kept>,
+) -> Holders<'a> {
+    let mut holders = Holders::default();
+    for (place, claimant) in claimants.iter().enumerate() {
+        if let Some(offer) = claimant.at.map(|at| &offers[at]) {
+            for tool in &offer.tools {
+                holders.tools.entry(&tool.name).or_insert(place);
+            }
+            for prompt in &offer.prompts {
+                holders.prompts.entry(&prompt.name).or_insert(place);
+            }
+            for template in &offer.templates {
+                holders.templates.entry(&template.uri_template).or_insert(place);
+            }
+        }
+        if let Some(kept) = claimant.prefix.and_then(|_| kept.get(claimant.name)) {
+            for tool in &kept.tools {
+                holders.tools.entry(tool).or_insert(place);
+            }
+            for prompt in &kept.prompts {
+                holders.prompts.entry(prompt).or_insert(place);
+            }
+        }
+    }
+    holders
+}
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+use super::super::{Expected, Registry};
+use super::*;
+use crate::Outcome;
+use crate::call::Call;
+use crate::effect::{Effect, Reach};
+use crate::error::ToolError;
+use crate::gate::Permit;
+use crate::registry::Definition;
+use crate::tool::{Limits, Unruled};
+use futures::future::BoxFuture;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::sync::Mutex;
+
+/// A server that offers these tools, or of which nothing is known yet. One whose name begins with `?` waits.
+#[derive(Clone)]
+struct Server {
+    name: &'static str,
+    prefix: Option<&'static str>,
+    offer: Arc<Mutex<Option<Vec<&'static str>>>>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+fn server(name: &'static str, prefix: &'static str, tools: &[&'static str]) -> Server {
+    let offer = Arc::new(Mutex::new(Some(tools.to_vec())));
+    Server { name, prefix: Some(prefix), offer, told: Arc::default() }
+}
+
+fn native(name: &'static str, tools: &[&'static str]) -> Server {
+    Server { prefix: None, ..server(name, "", tools) }
+}
+
+fn tool(server: &str, name: &str) -> Arc<ToolDef> {
+    let server = server.to_owned();
+    if let Some(name) = name.strip_prefix('?') {
+        let hint = "look".to_owned();
+        let def =
+            ToolDef::waiting(server, name.to_owned(), Effect::Read, Reach::Outside, Unruled::Allow, hint);
+        return Arc::new(def);
+    }
+    let nothing = Definition::new(RawValue::NULL.to_owned());
+    let (title, text, schema) = (String::new(), String::new(), json!({ "type": "object" }));
+    let (effect, reach, limits) = (Effect::Read, Reach::Outside, Limits::DEFAULT);
+    let def =
+        ToolDef::foreign(server, name.to_owned(), title, text, effect, reach, limits, schema, None, nothing);
+    Arc::new(def)
+}
+
+impl Provider for Server {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn prefix(&self) -> Option<&str> {
+        self.prefix
+    }
+
+    fn is_known(&self) -> bool {
+        self.offer.lock().unwrap().is_some()
+    }
+
+    fn catalog(&self) -> Catalog {
+        let offer = self.offer.lock().unwrap();
+        let tools = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
+        Catalog { tools, ..Catalog::default() }
+    }
+
+    fn outranked(&self, taken: Vec<Taken>) {
+        *self.told.lock().unwrap() = taken.iter().map(Taken::why).collect();
+    }
+
+    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move { Err(ToolError::unknown("tool", call.target.name())) })
+    }
+}
+
+fn expected(server: &str, naming: &str, tools: &[&str]) -> Expected {
+    let tools = tools.iter().map(|name| (*name).to_owned()).collect();
+    let (server, naming) = (server.to_owned(), naming.to_owned());
+    Expected { server, prefix: String::new(), naming, tools, prompts: Vec::new() }
+}
+
+/// Returns what is listed, and of whom.
+fn listed(registry: &Registry) -> String {
+    let tools = registry.tools();
+    let each = tools.iter().map(|tool| format!("{}:{}", tool.server.as_deref().unwrap_or(""), tool.name));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn who_has_a_name_does_not_depend_on_who_came_first() {
+    let offers = [
+        native("files", &["read"]),
+        server("a", "", &["echo", "read", "c_sum"]),
+        server("b", "", &["echo", "only"]),
+        server("c", "c_", &["c_sum"]),
+    ];
+    for order in [[0, 1, 2, 3], [0, 3, 2, 1], [0, 2, 3, 1]] {
+        let registry = Registry::default();
+        for at in order {
+            registry.add(offers[at].clone()).unwrap();
+        }
+        assert_eq!(listed(&registry), "files:read a:echo b:only c:c_sum", "{order:?}");
+        let told = offers.iter().map(|one| one.told.lock().unwrap().join(", ")).collect::<Vec<_>>();
+        assert_eq!(
+            told,
+            [
+                "",
+                "`read` is a tool of the hub, `c_sum` is a tool of server `c`",
+                "`echo` is a tool of server `a`",
+                ""
+            ]
+        );
+    }
+}
+
+#[test]
+fn nobody_steps_into_the_place_of_a_configured_server() {
+    let (a, b) = (server("a", "", &["echo", "?new"]), server("b", "", &["echo", "new"]));
+    let registry = Registry::default();
+    registry.add(a.clone()).unwrap();
+    registry.add(b.clone()).unwrap();
+    registry.expects(vec![expected("a", "1", &[]), expected("b", "1", &[])]);
+    // What nobody has looked at takes no name away.
+    assert_eq!(listed(&registry), "a:echo b:new");
+    for gone in [Some(vec!["?echo"]), None] {
+        *a.offer.lock().unwrap() = gone;
+        registry.inner.reindex();
+        assert_eq!(listed(&registry), "b:new");
+    }
+    registry.remove("a");
+    assert_eq!(listed(&registry), "b:new");
+    assert_eq!(*b.told.lock().unwrap(), ["`echo` is kept for server `a`, which does not run"]);
+    // Under other names it has no claim to the old ones, but to those that are known of it.
+    registry.expects(vec![expected("a", "2", &["new"]), expected("b", "1", &[])]);
+    assert_eq!(listed(&registry), "b:echo");
+    registry.expects(vec![expected("b", "1", &[])]);
+    assert_eq!(listed(&registry), "b:echo b:new");
+}
+
+#[test]
+fn a_server_that_is_called_like_a_family_does_not_take_it_along() {
+    let registry = Registry::default();
+    registry.add(native("github", &["github_list"])).unwrap();
+    registry.add(server("github", "gh_", &["gh_list"])).unwrap();
+    registry.remove("github");
+    assert_eq!(listed(&registry), "github:github_list");
+}

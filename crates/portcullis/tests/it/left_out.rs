@@ -1,0 +1,85 @@
+//! Definitions that cannot be used: each is left out with the reason, and everything else of its server is there.
+
+use crate::shop::{Shop, tool};
+use crate::support::{home, http, text};
+use crate::upstream::sees;
+use portcullis_testkit::process::Home;
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+
+fn with_schema(name: &str, property: Value) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object", "properties": { "a": property } } })
+}
+
+/// Waits until so many are left out. Returns what, and why.
+async fn left_out(home: &Home, count: usize) -> Vec<(String, String)> {
+    until("so many are left out", async || {
+        let status = home.run(&["mcp", "status", "--json"]).await.json()["servers"][0].clone();
+        let all = status["dropped"].as_array().cloned().unwrap_or_default();
+        let of = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
+        (all.len() == count).then(|| all.iter().map(|one| (of(one, "name"), of(one, "why"))).collect())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_schema_that_cannot_be_used_costs_its_tool_and_no_other() {
+    let mut answers = tool("answers", "Answers");
+    answers["outputSchema"] = json!({ "type": "object", "properties": { "a": { "type": "wat" } } });
+    let offer = |more: &[Value]| {
+        let bad = [
+            with_schema("pattern", json!({ "pattern": "(" })),
+            with_schema("type", json!({ "type": "wat" })),
+            with_schema("ref", json!({ "$ref": "http://127.0.0.1:9/schema.json" })),
+            answers.clone(),
+            with_schema("good", json!({ "type": "string", "pattern": "^(?=a)\\w+$" })),
+        ];
+        json!({ "tools": bad.iter().chain(more).collect::<Vec<_>>() })
+    };
+    let (home, shop) = (home(), Shop::new(&offer(&[])));
+    shop.configure(&home, "trust = \"always\"\neffect = \"read\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_good").await;
+    assert_eq!(text(&client.call("shop_good", json!({ "a": "ab" })).await), "called good");
+    let before = left_out(&home, 4).await;
+    let names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["pattern", "type", "ref", "answers"]);
+    for (name, why) in &before {
+        let kind = if name == "answers" { "output" } else { "input" };
+        assert!(why.starts_with(&format!("its {kind} schema cannot be used: ")), "{name}: {why}");
+    }
+    // What was seen to be bad is still so when something else is new.
+    shop.offers(&offer(&[tool("more", "More")]));
+    sees(&mut client, "shop_more").await;
+    assert_eq!(left_out(&home, 4).await, before);
+}
+
+#[tokio::test]
+async fn what_has_to_stay_as_it_is_is_never_changed() {
+    let crlf = json!({ "enum": ["\n", "\r\n"], "description": "The end\u{200b}\r of a line" });
+    let argument = |name: &str| json!([{ "name": name, "description": "x\u{202e}" }]);
+    let shop = Shop::new(&json!({
+        "tools": [with_schema("end", crlf), with_schema("value", json!({ "const": "a\u{200b}" })),
+            { "name": "key", "inputSchema": { "type": "object", "properties": { "a\u{202e}": {} } } }],
+        "prompts": [{ "name": "fine", "arguments": argument("a\tb") }, { "name": "bad", "arguments": argument("a\u{1b}") }],
+    }));
+    let home = home();
+    shop.configure(&home, "trust = \"always\"\neffect = \"read\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_end").await;
+    let listed = client.result("tools/list", json!({})).await;
+    let listed = listed["tools"].as_array().unwrap();
+    let end = listed.iter().find(|tool| tool["name"] == "shop_end").unwrap();
+    let a = &end["inputSchema"]["properties"]["a"];
+    assert_eq!(*a, json!({ "enum": ["\n", "\r\n"], "description": "The end of a line" }));
+    assert_eq!(text(&client.call("shop_end", json!({ "a": "\r\n" })).await), "called end");
+    let prompts = client.result("prompts/list", json!({})).await;
+    let fine = prompts["prompts"].as_array().unwrap().iter().find(|one| one["name"] == "shop_fine").unwrap();
+    assert_eq!(fine["arguments"], json!([{ "name": "a\tb", "description": "x" }]));
+    let dropped = left_out(&home, 3).await;
+    let why = |shown: &str| format!("`{shown}` holds what nobody sees, where it cannot be taken out");
+    let expected = [("value", "a\\u{200b}"), ("key", "a\\u{202e}"), ("bad", "a\\u{1b}")];
+    assert_eq!(dropped, expected.map(|(name, shown)| (name.to_owned(), why(shown))));
+}
