@@ -193,7 +193,7 @@ impl Process {
 }
 
 /// Resolves when all processes are to end.
-async fn told_to_end() {
+pub(crate) async fn told_to_end() {
     // There is always somebody who could say so.
     let _ = ENDING.subscribe().wait_for(|ending| *ending).await.is_ok();
 }

@@ -91,8 +91,11 @@ pub(crate) async fn run(server: Arc<Server>) {
         let began = Instant::now();
         let stderr = StderrTail::default();
         let ended = tokio::select! {
-            ended = attempt(&server, stderr.clone()) => ended,
+            biased;
+            // First: a server that was told to end has not failed.
             () = server.stop.cancelled() => break,
+            () = stdio::told_to_end() => break,
+            ended = attempt(&server, stderr.clone()) => ended,
         };
         server.live.clear();
         // Somebody who wants it anew, however often, is no sign of anything wrong.

@@ -210,7 +210,7 @@ mod tests {
         insta::assert_snapshot!(lost.collect::<Vec<_>>().join("\n"), @r#"
         # Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
         [mcp.NAME]
-        # Program to start; it speaks MCP on its standard input and output.
+        # Program to start; it speaks MCP on its standard input and output. A name, looked up once, or a path, whole or from `~/` or `cwd`.
         command = "npx"
         "#);
     }
