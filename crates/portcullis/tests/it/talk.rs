@@ -353,24 +353,28 @@ async fn what_a_server_logs_outside_of_calls_reaches_those_it_is_for() {
     }
 }
 
-#[tokio::test]
-async fn what_a_client_answers_arrives_as_it_left() {
-    let answer = r#"{"action":"accept","content":{"n":0.12345678901234567890123,"e":1e+5,"h":1e+400,"i":-0.0},"new":1.0}"#;
-    let home = home();
-    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
-    let call = say(json!([QUESTION, { "wait": true }]));
+/// Answers what a call asks, once by a client of each era, and looks for it in what comes back.
+async fn answers(hub: &Hub, client: &mut McpClient, call: Value, meta: Value, answer: &str) {
     let id = client.begin("tools/call", call.clone()).await;
     let question = client.told("elicitation/create").await;
     client.reply(&question["id"], exact(answer)).await;
     let told = client.answer(&json!(id)).await;
     assert!(text(&told["result"]).contains(answer), "{told}");
 
-    let mut newer = http(&hub, NEWER).await;
-    let meta = r#"{"example.com/mine":[1e+400,1.50]}"#;
-    let first = newly(call, json!({ "elicitation": {} }), exact(meta));
+    let mut newer = http(hub, NEWER).await;
+    let first = newly(call, json!({ "elicitation": {} }), meta);
     let asked = newer.result("tools/call", first.clone()).await;
     let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
     assert!(text(&told).contains(answer), "{told}");
+}
+
+#[tokio::test]
+async fn what_a_client_answers_arrives_as_it_left() {
+    let answer = r#"{"action":"accept","content":{"n":0.12345678901234567890123,"e":1e+5,"h":1e+400,"i":-0.0},"new":1.0}"#;
+    let home = home();
+    let (hub, mut client) = begun(&home, OLDER, json!({ "elicitation": {} })).await;
+    let meta = exact(r#"{"example.com/mine":[1e+400,1.50]}"#);
+    answers(&hub, &mut client, say(json!([QUESTION, { "wait": true }])), meta, answer).await;
     let seen = client.call("far_heard", json!({})).await;
     assert!(text(&seen).contains(r#"\"example.com/mine\":[1e+400,1.50]"#), "{seen}");
 
@@ -379,14 +383,5 @@ async fn what_a_client_answers_arrives_as_it_left() {
     let (hub, mut client) = begun(&home, NEWER, json!({ "elicitation": {} })).await;
     let asks = r#"{"q":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}}}"#;
     let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
-    let id = client.begin("tools/call", call.clone()).await;
-    let question = client.told("elicitation/create").await;
-    client.reply(&question["id"], exact(answer)).await;
-    let told = client.answer(&json!(id)).await;
-    assert!(text(&told["result"]).contains(answer), "{told}");
-    let mut newer = http(&hub, NEWER).await;
-    let first = newly(call, json!({ "elicitation": {} }), json!({}));
-    let asked = newer.result("tools/call", first.clone()).await;
-    let told = newer.result("tools/call", again(&first, &asked, &exact(answer))).await;
-    assert!(text(&told).contains(answer), "{told}");
+    answers(&hub, &mut client, call, json!({}), answer).await;
 }
