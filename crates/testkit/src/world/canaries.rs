@@ -5,7 +5,7 @@
 
 use super::site::{acceptor, answer, head, redirect};
 use portcullis_egress::Resolve;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -142,7 +142,10 @@ fn is_public_page(at: &SocketAddr) -> bool {
 
 impl World {
     pub async fn open() -> World {
-        let redirects = corpus("ssrf_redirects.jsonl");
+        let mut redirects = corpus("ssrf_redirects.jsonl");
+        if redirects.is_empty() {
+            redirects.push(json!({ "status": 302, "location_or_field": "http://127.0.0.1:{PORT}/canary" }));
+        }
         let world = World { names: Arc::default(), redirects: redirects.clone(), reached: Arc::default() };
         for port in PORTS {
             let listener = TcpListener::bind(("::", port)).await.unwrap();
