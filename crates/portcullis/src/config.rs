@@ -35,7 +35,7 @@ pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;
 
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
+use portcullis_core::{Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope, Unruled};
 use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
 use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
@@ -385,6 +385,16 @@ pub enum Verdict {
     Allow,
     Ask,
     Deny,
+}
+
+impl From<Verdict> for Unruled {
+    fn from(verdict: Verdict) -> Unruled {
+        match verdict {
+            Verdict::Allow => Unruled::Allow,
+            Verdict::Ask => Unruled::Ask,
+            Verdict::Deny => Unruled::Deny,
+        }
+    }
 }
 
 /// A configuration, and where it came from.

@@ -1,9 +1,10 @@
 //! What is known of a tool by its name alone: what it does, what it has to do with data, and whose it is.
 
 use crate::compose;
-use crate::config::{Config, McpServer, Verdict};
+use crate::config::{Config, McpServer};
 use anyhow::Result;
-use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef, Unruled};
+use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef};
+use portcullis_upstream::{effect_of, labels_of, lists};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ impl KnownTools<'_> {
     pub(crate) fn labels(&self, tool: &str) -> Labels {
         match (self.native.get(tool), self.owner(tool)) {
             (Some((_, labels)), _) => *labels,
-            (None, Some((server, own))) => labels_of(server, own),
+            (None, Some((server, own))) => labels_of(&server.labels, own),
             (None, None) => Labels::FOREIGN,
         }
     }
@@ -34,7 +35,7 @@ impl KnownTools<'_> {
     pub(crate) fn effect(&self, tool: &str) -> Option<Effect> {
         match self.native.get(tool) {
             Some((effect, _)) => Some(*effect),
-            None => self.owner(tool).map(|(server, own)| effect_of(server, own)),
+            None => self.owner(tool).map(|(server, own)| effect_of(&server.effects, own)),
         }
     }
 
@@ -42,26 +43,20 @@ impl KnownTools<'_> {
     /// of that server would have. Whether there is such a tool, only the server knows.
     pub(crate) fn assumed(&self, tool: &str) -> Option<ToolDef> {
         let (server, own) = self.owner(tool).filter(|(server, _)| server.always_trusted)?;
-        let is_listed =
-            server.allow.matches(own) && !server.deny.as_ref().is_some_and(|deny| deny.matches(own));
+        let is_listed = lists(&server.allow, server.deny.as_ref(), own);
         let def = ToolDef::foreign(
             server.name.clone(),
             tool.to_owned(),
             String::new(),
             String::new(),
-            effect_of(server, own),
+            effect_of(&server.effects, own),
             Reach::Outside,
             Limits::DEFAULT,
             json!({ "type": "object" }),
             None,
             Definition::new(RawValue::NULL.to_owned()),
         );
-        let unruled = match server.decision {
-            Verdict::Allow => Unruled::Allow,
-            Verdict::Ask => Unruled::Ask,
-            Verdict::Deny => Unruled::Deny,
-        };
-        is_listed.then(|| def.unruled(unruled).labelled(labels_of(server, own)))
+        is_listed.then(|| def.unruled(server.decision.into()).labelled(labels_of(&server.labels, own)))
     }
 
     /// Returns the server whose prefix a name carries, and the tool's own name there.
@@ -80,15 +75,4 @@ impl KnownTools<'_> {
         let renamed = server.rename.iter().find(|(_, other)| other == shown);
         Some((server, renamed.map_or(shown, |(own, _)| own.as_str())))
     }
-}
-
-/// What is not said is taken for the worst.
-fn effect_of(server: &McpServer, own: &str) -> Effect {
-    let said = server.effects.iter().find(|(tools, _)| tools.matches(own));
-    said.map_or(Effect::Destroy, |(_, effect)| *effect)
-}
-
-fn labels_of(server: &McpServer, own: &str) -> Labels {
-    let said = server.labels.iter().find(|(tools, _)| tools.matches(own));
-    said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
 }

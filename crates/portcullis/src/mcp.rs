@@ -6,12 +6,12 @@ mod watch;
 
 pub(crate) use watch::watch;
 
-use crate::config::{Config, McpServer, Verdict};
+use crate::config::{Config, McpServer};
 use crate::login::Login;
 use crate::secrets::LiveSecrets;
 use absent::Absent;
 use anyhow::Context;
-use portcullis_core::{Audience, Clock, Provider, Registry, ToolDef, Unruled};
+use portcullis_core::{Audience, Clock, Provider, Registry, ToolDef};
 use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
@@ -387,11 +387,7 @@ impl Makers {
             rename: server.rename.clone(),
             effects: server.effects.clone(),
             labels: server.labels.clone(),
-            decision: match server.decision {
-                Verdict::Allow => Unruled::Allow,
-                Verdict::Ask => Unruled::Ask,
-                Verdict::Deny => Unruled::Deny,
-            },
+            decision: server.decision.into(),
             trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
             start: if server.lazy { Start::AtNeed(self.offers.clone()) } else { Start::AtOnce },
             idle_stop: server.idle_stop,

@@ -159,13 +159,10 @@ pub fn stand_by(mark: &HubMark) {
     let groups = groups(io::stdin().lock());
     signal_groups(&groups, Signal::TERM);
     end_all(&mark.any(), true);
-    for _ in 0..LOOKS_MAX / 2 {
-        if groups.iter().all(|group| test_kill_process_group(*group).is_err()) {
-            return;
-        }
-        pause();
+    let are_gone = || groups.iter().all(|group| test_kill_process_group(*group).is_err());
+    if !are_gone() && !ends_by_itself(are_gone) {
+        signal_groups(&groups, Signal::KILL);
     }
-    signal_groups(&groups, Signal::KILL);
 }
 
 /// Reads which groups began and ended, and returns those that are left at the end.
@@ -204,12 +201,8 @@ fn end_all(wanted: &Wanted, gently: bool) -> usize {
     let count = found.len();
     if gently {
         found.iter().for_each(|pid| signal(*pid, wanted, Signal::TERM));
-        let looks = END_WITHIN.as_millis() / LOOK_EVERY.as_millis();
-        for _ in 0..looks {
-            pause();
-            if marked(wanted).is_empty() {
-                return count;
-            }
+        if ends_by_itself(|| marked(wanted).is_empty()) {
+            return count;
         }
     }
     for _ in 0..LOOKS_MAX {
@@ -221,6 +214,15 @@ fn end_all(wanted: &Wanted, gently: bool) -> usize {
         pause();
     }
     count
+}
+
+/// Waits for what was told to end, for as long as that may take. Returns whether it has ended.
+fn ends_by_itself(has_ended: impl Fn() -> bool) -> bool {
+    let looks = END_WITHIN.as_millis() / LOOK_EVERY.as_millis();
+    (0..looks).any(|_| {
+        pause();
+        has_ended()
+    })
 }
 
 fn pause() {

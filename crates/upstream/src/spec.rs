@@ -138,17 +138,30 @@ impl ServerSpec {
     }
 
     pub(crate) fn effect_of(&self, tool: &str) -> Effect {
-        let said = self.effects.iter().find(|(tools, _)| tools.matches(tool));
-        said.map_or(Effect::Destroy, |(_, effect)| *effect)
+        effect_of(&self.effects, tool)
     }
 
     /// Returns what a tool has to do with data, by the name that the server gives it.
     pub fn labels_of(&self, tool: &str) -> Labels {
-        let said = self.labels.iter().find(|(tools, _)| tools.matches(tool));
-        said.map_or(Labels::FOREIGN, |(_, labels)| *labels)
+        labels_of(&self.labels, tool)
     }
 
     pub(crate) fn lists(&self, tool: &str) -> bool {
-        self.allow.matches(tool) && !self.deny.as_ref().is_some_and(|deny| deny.matches(tool))
+        lists(&self.allow, self.deny.as_ref(), tool)
     }
+}
+
+/// Returns what a tool does, by the name that its server gives it. What nobody said is taken for the worst.
+pub fn effect_of(said: &[(Pattern, Effect)], tool: &str) -> Effect {
+    said.iter().find(|(tools, _)| tools.matches(tool)).map_or(Effect::Destroy, |(_, effect)| *effect)
+}
+
+/// The same, of what a tool has to do with data.
+pub fn labels_of(said: &[(Pattern, Labels)], tool: &str) -> Labels {
+    said.iter().find(|(tools, _)| tools.matches(tool)).map_or(Labels::FOREIGN, |(_, labels)| *labels)
+}
+
+/// Returns whether a tool appears, by the name that its server gives it.
+pub fn lists(allow: &Pattern, deny: Option<&Pattern>, tool: &str) -> bool {
+    allow.matches(tool) && !deny.is_some_and(|deny| deny.matches(tool))
 }
