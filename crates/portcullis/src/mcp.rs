@@ -235,11 +235,10 @@ impl Servers {
 
     /// Leaves somebody behind who remembers which clients wait for word of a server that ends.
     fn leaves(&self, name: &str, upstream: &Upstream, absent: &mut BTreeMap<String, Absent>) {
-        let watched = upstream.watched();
-        if watched.is_empty() {
+        if upstream.watched().is_empty() {
             return;
         }
-        let left = Absent::new(name, upstream.unruled(), watched);
+        let left = Absent::of(upstream);
         // It offers nothing, so no name can be taken.
         if self.registry.add(left.clone()).is_ok() {
             absent.insert(name.to_owned(), left);

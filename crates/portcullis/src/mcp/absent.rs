@@ -4,20 +4,27 @@
 //! runs next is told of the others.
 
 use portcullis_core::{BoxFuture, Call, Catalog, Outcome, Owns, Permit, Provider, ToolError, Unruled};
+use portcullis_upstream::Upstream;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Clone)]
 pub(super) struct Absent {
     name: Arc<str>,
+    prefix: Arc<str>,
     unruled: Unruled,
     /// Addresses, and clients.
     watched: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
 
 impl Absent {
-    pub(super) fn new(name: &str, unruled: Unruled, watched: BTreeSet<(String, String)>) -> Absent {
-        Absent { name: name.into(), unruled, watched: Arc::new(Mutex::new(watched)) }
+    pub(super) fn of(server: &Upstream) -> Absent {
+        Absent {
+            name: server.name().into(),
+            prefix: server.prefix().unwrap_or_default().into(),
+            unruled: server.unruled(),
+            watched: Arc::new(Mutex::new(server.watched())),
+        }
     }
 
     pub(super) fn watched(&self) -> BTreeSet<(String, String)> {
@@ -39,8 +46,8 @@ impl Provider for Absent {
     }
 
     fn prefix(&self) -> Option<&str> {
-        // It has no names for this to stand before; without it, it would pass for what is native.
-        Some("")
+        // What is kept for the server is kept in the server's own rank.
+        Some(&self.prefix)
     }
 
     fn is_known(&self) -> bool {
