@@ -65,7 +65,8 @@ How each figure is taken:
   Load, hub and server share the machine, and each row says how busy its processors were. Where that is all of them, calls per
   second tell how much work all three have together. Before a server on HTTP the hub takes part in two exchanges over TCP where the
   server alone has one, so on two processors it comes close to the server alone only where the server has more work per call than hub
-  and load together.
+  and load together. What the server itself works for a call, alone and behind the hub, says how close it comes where each has a
+  processor of its own.
 - **Memory**: `VmRSS` after 2 s of rest; each session has its own connection with an open event stream.
 ";
 

@@ -135,7 +135,12 @@ impl Measured {
     }
 
     pub(crate) fn cpu_us(&self) -> f64 {
-        micros(self.cpu) / self.calls as f64
+        self.per_call_us(self.cpu)
+    }
+
+    /// Returns how much of what all calls took is for one.
+    pub(crate) fn per_call_us(&self, all: Duration) -> f64 {
+        micros(all) / self.calls as f64
     }
 
     pub(crate) fn told(&mut self) -> String {

@@ -85,13 +85,16 @@ struct Side {
     load: Load,
     many: Measured,
     alone: Measured,
+    /// What the server on HTTP worked for the calls of `many`.
+    served: Duration,
 }
 
 impl Side {
     fn new(who: Who, kind: Kind, door: Door) -> Side {
         let requests = (1..=IN_FLIGHT).map(|id| door.echo_request(id)).collect();
         let load = Load { address: door.address, requests, holds: ECHOED };
-        Side { who, kind, door, load, many: Measured::default(), alone: Measured::default() }
+        let (many, alone) = (Measured::default(), Measured::default());
+        Side { who, kind, door, load, many, alone, served: Duration::ZERO }
     }
 
     fn process<'a>(&'a self, tiny: &'a Tiny) -> &'a Process {
@@ -126,7 +129,9 @@ pub(crate) async fn measure(portcullis: &Path, peers: &Peers<'_>) -> Result<Vec<
     for _ in 0..ROUNDS {
         for side in &mut sides {
             let process = side.door.process.as_ref().unwrap_or(&tiny.process);
+            let before = tiny.process.cpu()?;
             side.many.turn(&side.load, IN_FLIGHT, process, TURN).await?;
+            side.served += tiny.process.cpu()? - before;
         }
     }
     for _ in 0..ROUNDS {
@@ -182,6 +187,14 @@ pub(crate) async fn measure(portcullis: &Path, peers: &Peers<'_>) -> Result<Vec<
         let alone = median(&mut side.alone.p50);
         let told = format!("{}; alone p50 {alone:.0} µs; {memory:.0} MB", side.many.told());
         figures.push(Figure::info(what, told));
+    }
+    let served = |who: Who| {
+        let side = sides.iter().find(|side| side.who == who && side.kind == Kind::Http)?;
+        Some(side.many.per_call_us(side.served))
+    };
+    if let (Some(bare), Some(hub)) = (served(Who::Bare), served(Who::Hub)) {
+        let told = format!("{bare:.1} → {hub:.1} µs CPU per call");
+        figures.push(Figure::info("… the server on HTTP itself, alone → behind the hub", told));
     }
     let alone = median(&mut piped.p50);
     figures.push(Figure::info("… nobody between, stdio", format!("alone p50 {alone:.0} µs")));
