@@ -58,6 +58,25 @@ async fn a_server_ends_by_itself_when_the_hub_is_told_to() {
 }
 
 #[tokio::test]
+async fn a_hub_that_is_told_to_end_twice_waits_for_no_server() {
+    let home = home();
+    let (file, closed, told) =
+        (home.path().join("pid"), home.path().join("closed"), home.path().join("told"));
+    let before = format!("echo $$ > '{}'; trap 'echo > \"{}\"' TERM;", file.display(), told.display());
+    let after = format!("echo > '{}'; while :; do sleep 0.1; done", closed.display());
+    let mut hub = serving(&home, &[wrapped(&before, &after, "")]).await;
+    sees(&mut http(&hub, "2025-11-25").await, "far_echo").await;
+    let server: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    hub.process.signal(Signal::TERM);
+    until("its input is closed", async || closed.exists().then_some(())).await;
+    let was_slow = told.exists();
+    hub.process.signal(Signal::TERM);
+    assert_eq!(hub.process.end().await, 0);
+    assert!(was_slow || !told.exists(), "the hub waited until it was time to tell the server once more");
+    until("it is gone", async || (!lives(server)).then_some(())).await;
+}
+
+#[tokio::test]
 async fn what_cleared_its_environment_is_ended_with_its_server() {
     for signal in [Signal::TERM, Signal::KILL] {
         let home = home();

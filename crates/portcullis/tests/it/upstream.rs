@@ -300,3 +300,21 @@ async fn a_client_that_searches_finds_and_calls() {
     let mut line = stdio(&home, "2026-07-28");
     assert_eq!(line.refused("tools/call", json!({ "name": "call_tool", "arguments": {} })).await, -32602);
 }
+
+#[tokio::test]
+async fn who_must_not_call_by_name_can_search_all_the_same() {
+    let home = home();
+    let rule = "[[policy]]\ntools = [\"call_tool\"]\ndecision = \"deny\"\n".to_owned();
+    let hub = serving(&home, &[server("far", ""), rule]).await;
+    sees(&mut http(&hub, "2025-11-25").await, "far_echo").await;
+    let token = home.add_client("finder", &["--tools", "search"]).await;
+    let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
+    let listed = client.result("tools/list", json!({})).await;
+    let listed = names(&listed["tools"]);
+    assert!(listed.contains(&"find_tools") && !listed.contains(&"call_tool"), "{listed:?}");
+    let found = client.call("find_tools", json!({ "query": "echo" })).await;
+    assert_eq!(found["structuredContent"]["tools"][0]["name"], "far_echo", "{found}");
+    let call =
+        json!({ "name": "call_tool", "arguments": { "name": "far_echo", "arguments": { "text": "x" } } });
+    assert_eq!(client.refused("tools/call", call).await, -32602);
+}
