@@ -32,6 +32,8 @@ const BECOMING_LOOKS_MAX: usize = 20;
 const BECOMING_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How much of an environment is read. The kernel's own bound is far above what anybody has.
 const ENVIRON_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// As much as nearly everybody has. Every process of the machine is looked at, so this is all that is taken at first.
+const ENVIRON_BYTES_USUALLY: usize = 16 * 1024;
 
 /// Names one hub, so that its guardian ends nobody else's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,10 +285,16 @@ fn environ_place(stat: &[u8]) -> Option<(u64, u64)> {
 
 /// Reads with one call, so that all of it is of the same program.
 fn read_at_once(pid: i32, what: &str) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; ENVIRON_BYTES_MAX];
-    let length = fs::File::open(format!("/proc/{pid}/{what}")).ok()?.read(&mut bytes).ok()?;
-    bytes.truncate(length);
-    Some(bytes)
+    let mut room = ENVIRON_BYTES_USUALLY;
+    loop {
+        let mut bytes = vec![0; room];
+        let length = fs::File::open(format!("/proc/{pid}/{what}")).ok()?.read(&mut bytes).ok()?;
+        if length < room || room == ENVIRON_BYTES_MAX {
+            bytes.truncate(length);
+            return Some(bytes);
+        }
+        room = ENVIRON_BYTES_MAX.min(room * 8);
+    }
 }
 
 /// Signals the process if it still is the one that was found: its number may have gone to another.
@@ -312,6 +320,27 @@ mod tests {
             None => command.args(["-c", "exec sleep 600"]),
         };
         command.process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_long_environment_is_read_to_its_end() {
+        for bytes in [0, ENVIRON_BYTES_USUALLY, 9 * ENVIRON_BYTES_USUALLY] {
+            let mut command = Command::new("sleep");
+            // One variable may only be so long.
+            let long = "x".repeat(bytes / 2);
+            command.arg("600").env_clear().env("A", &long).env("B", &long).env("LAST", "end");
+            let mut child = command.spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            // It has none for a moment, until it is the other program.
+            let read = (0..1_000).find_map(|_| {
+                sleep(BECOMING_LOOK_EVERY);
+                read_at_once(pid, "environ").filter(|read| !read.is_empty())
+            });
+            let read = read.unwrap();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(read.ends_with(b"LAST=end\0"), "of {bytes}, {} were read", read.len());
+        }
     }
 
     #[test]
