@@ -284,7 +284,7 @@ impl Family {
         self
     }
 
-    async fn answer(&self, call: Call) -> Outcome {
+    async fn answer(&self, call: Box<Call>) -> Outcome {
         let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
         match &call.target {
             Target::Tool(name) => {
@@ -375,7 +375,7 @@ impl Provider for Family {
         }
     }
 
-    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(self.answer(call))
     }
 }

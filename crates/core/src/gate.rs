@@ -89,9 +89,9 @@ impl<'a> Listing<'a> {
 /// Answers for one list whether its caller sees a thing.
 pub type Shows<'a> = Box<dyn Fn(&Listing<'_>) -> bool + 'a>;
 
-/// One guard on the road.
+/// One guard on the road. A call is handed from one to the next as a pointer, because it is long.
 pub trait Layer: Send + Sync {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome>;
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 
     /// Returns whether the caller may ask for a list at all now.
     fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
@@ -116,7 +116,7 @@ pub struct Next<'a> {
 
 impl<'a> Next<'a> {
     /// Goes on. Taken by value, so a layer cannot run the rest of the stack twice.
-    pub fn run(self, call: Call) -> BoxFuture<'a, Outcome> {
+    pub fn run(self, call: Box<Call>) -> BoxFuture<'a, Outcome> {
         let Some((layer, layers)) = self.layers.split_first() else {
             return self.registry.dispatch(Permit(()), call);
         };
@@ -153,7 +153,8 @@ impl Gate {
     }
 
     /// Takes a call down the road and brings its outcome back.
-    pub fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
+    pub fn call(&self, call: impl Into<Box<Call>>) -> BoxFuture<'_, Outcome> {
+        let mut call = call.into();
         if let Target::Tool(name) = &call.target {
             let view = call.caller.client.scope.view;
             call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));

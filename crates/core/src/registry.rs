@@ -160,7 +160,7 @@ pub trait Provider: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn call(&self, permit: Permit, call: Call) -> BoxFuture<'_, Outcome>;
+    fn call(&self, permit: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome>;
 
     /// Asks after a task that a call here has become.
     fn task(&self, permit: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
@@ -421,7 +421,7 @@ impl Registry {
     }
 
     /// Hands the call to its provider. The permit shows that the call went through the gate.
-    pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Call) -> BoxFuture<'a, Outcome> {
+    pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Box<Call>) -> BoxFuture<'a, Outcome> {
         let index = self.inner.index.load();
         let provider = index.provider_of(&call.target, &call.caller.client.name);
         let changed = match (&call.target, call.tool()) {

@@ -50,7 +50,7 @@ impl Approve {
 }
 
 impl Layer for Approve {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match call.trail.decision.get() {
             Some(Decision::Allow { .. }) => next.run(call),
             Some(Decision::Ask { rule }) => {

@@ -135,7 +135,7 @@ impl Audit {
 }
 
 impl Layer for Audit {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let mut record = self.begin(&call).await;
             let outcome = next.run(call).await;

@@ -62,7 +62,7 @@ impl Authorize {
 }
 
 impl Layer for Authorize {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let decision = if call.is_known() {
             self.decide(&call.caller, &Listing::of_call(&call))
         } else {

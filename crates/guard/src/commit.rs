@@ -19,7 +19,7 @@ impl Commit {
 }
 
 impl Layer for Commit {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         if !call.effect().has_side_effects() {
             return next.run(call);
         }

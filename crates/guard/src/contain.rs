@@ -13,7 +13,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// What a resource, a prompt and a completion may use. They declare nothing themselves.
@@ -36,7 +36,7 @@ impl Contain {
 }
 
 impl Layer for Contain {
-    fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let limits = call.tool().map_or(OTHER_LIMITS, |tool| tool.limits).at_most(self.ceiling);
         let caller_gave_up = call.ctx.cancel.clone();
         // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
@@ -79,12 +79,14 @@ impl Layer for Contain {
 /// Returns when the call has used up its time, not counting the time in which the client was asked.
 async fn expire(deadline: Duration, waits: &Waits) {
     let started = Instant::now();
+    let mut now = started;
     loop {
-        let used = started.elapsed().saturating_sub(waits.total().min(ANSWERS_WAIT_MAX));
-        let Some(left) = deadline.checked_sub(used).filter(|left| !left.is_zero()) else {
+        let due = started + deadline + waits.total().min(ANSWERS_WAIT_MAX);
+        if due <= now {
             return;
-        };
-        sleep(left.max(ANSWERS_LOOK_MIN.min(deadline))).await;
+        }
+        sleep_until(due.max(now + ANSWERS_LOOK_MIN.min(deadline))).await;
+        now = Instant::now();
     }
 }
 

@@ -304,7 +304,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Layer for Metrics {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             self.inner.in_flight.inc();
             let (series, started) = (self.series_of(&call), Instant::now());

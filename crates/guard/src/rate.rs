@@ -117,7 +117,7 @@ where
     C: Clock + Clone + Send + Sync,
     C::Instant: Send + Sync,
 {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match self.check(&call.caller) {
             Ok(()) => next.run(call),
             Err(error) => Box::pin(async move { Err(error) }),

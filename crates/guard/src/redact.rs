@@ -185,7 +185,7 @@ impl Redact {
 }
 
 impl Layer for Redact {
-    fn call<'a>(&'a self, mut call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let peer = RedactedPeer { peer: call.ctx.peer, redactor: self.redactor.clone() };
         call.ctx.peer = Arc::new(peer);
         Box::pin(async move {

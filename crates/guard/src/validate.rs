@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub(crate) struct Validate;
 
 impl Layer for Validate {
-    fn call<'a>(&'a self, call: Call, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match check(&call) {
             Ok(()) => next.run(call),
             Err(error) => Box::pin(async move { Err(error) }),

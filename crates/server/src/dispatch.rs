@@ -51,7 +51,7 @@ pub(crate) enum Job {
         exchange: Exchange,
         cursor: Option<String>,
     },
-    Call(Box<CallJob>),
+    Call(CallJob),
     /// Hear whether the owner of a resource tells of its changes.
     Subscribe {
         exchange: Exchange,
@@ -77,7 +77,7 @@ pub(crate) struct CallJob {
     pub(crate) hub: Arc<Hub>,
     pub(crate) id: Id,
     pub(crate) revision: Revision,
-    pub(crate) call: Call,
+    pub(crate) call: Box<Call>,
     pub(crate) round: Option<Arc<RoundPeer>>,
 }
 
@@ -110,11 +110,13 @@ impl CallJob {
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
         let client = call.caller.client.clone();
-        let started = Instant::now();
+        let started = tracing::enabled!(target: "mcp", tracing::Level::DEBUG).then(Instant::now);
         let outcome = hub.gate.call(call).await;
-        let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
-        let duration = format_args!("{}ms", started.elapsed().as_millis());
-        tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
+        if let Some(started) = started {
+            let success = outcome.as_ref().is_ok_and(|output| !is_error(output));
+            let duration = format_args!("{}ms", started.elapsed().as_millis());
+            tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
+        }
         let error = match outcome {
             Ok(output) => {
                 if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target) {
@@ -429,7 +431,7 @@ impl Exchange {
             }
             (TaskSupport::RequiredAfterQuestions, true) if !answered => Job::Call(job),
             (TaskSupport::Optional | TaskSupport::Required | TaskSupport::RequiredAfterQuestions, true) => {
-                Job::Ready(unchecked(crate::tasks::start(*job)))
+                Job::Ready(unchecked(crate::tasks::start(job)))
             }
         }
     }
@@ -454,7 +456,7 @@ impl Exchange {
         job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }
 
-    fn call(self, target: Target, params: &Params<'_>) -> Result<Box<CallJob>, RpcError> {
+    fn call(self, target: Target, params: &Params<'_>) -> Result<CallJob, RpcError> {
         let arguments = match params.raw(Key::Arguments) {
             None => Arguments::empty(),
             Some(raw) if raw.get().starts_with('{') => {
@@ -470,7 +472,7 @@ impl Exchange {
         target: Target,
         arguments: Arguments,
         params: &Params<'_>,
-    ) -> Result<Box<CallJob>, RpcError> {
+    ) -> Result<CallJob, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
         let passed = Passed { params: params.others()?, meta: self.meta.others.clone() };
@@ -479,7 +481,7 @@ impl Exchange {
             let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
             call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
-            return Ok(Box::new(CallJob { hub, id, revision, call, round: None }));
+            return Ok(CallJob { hub, id, revision, call: Box::new(call), round: None });
         }
         let mut earlier = match params.optional_text(Key::RequestState)? {
             Some(text) => {
@@ -494,7 +496,7 @@ impl Exchange {
         let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
         call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
-        Ok(Box::new(CallJob { hub, id, revision, call, round: Some(round) }))
+        Ok(CallJob { hub, id, revision, call: Box::new(call), round: Some(round) })
     }
 
     /// Returns where to ask after a task, if another server runs it.

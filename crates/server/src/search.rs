@@ -216,7 +216,7 @@ impl Provider for Search {
         Catalog { tools: self.tools.clone(), ..Catalog::default() }
     }
 
-    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             match &call.target {
                 Target::Tool(name) if name == FIND => self.find(&call),

@@ -207,8 +207,8 @@ impl Session {
             let reason = format!("{max} requests are under way already; wait for some to finish");
             return Err(RpcError::new(rpc::SERVER_ERROR, reason));
         }
+        // As long as it is under way the session is not idle, and its end is noted.
         in_flight.insert(id.clone(), cancel.clone());
-        self.touch();
         Ok(InFlight { session: self.clone(), id: id.clone() })
     }
 

@@ -266,7 +266,7 @@ impl Provider for Family {
         Catalog { tools: self.tools.clone(), ..Catalog::default() }
     }
 
-    fn call(&self, _: Permit, mut call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, mut call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let name = match &call.target {
                 Target::Tool(name) => name.clone(),

@@ -508,7 +508,8 @@ fn start(
             timeout: *timeout,
         };
         match tasking {
-            Some(tasking) => tasking.request(ask).await,
+            // Elsewhere, because few calls become tasks and every call would make room for it.
+            Some(tasking) => Box::pin(tasking.request(ask)).await,
             None => connection.request(ask).await,
         }
     });

@@ -218,7 +218,7 @@ impl Provider for Upstream {
         })
     }
 
-    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let server = self.of(&call.caller.client.name)?;
             if call.ctx.peer.session().is_none() {

@@ -460,7 +460,8 @@ impl Server {
             // After every wait: the server may be another one by now, or trusted no longer.
             self.still_stands(call)?;
             let mut request = self.request(call)?;
-            request.timeout = timeout.saturating_sub(began.get_or_insert_with(Instant::now).elapsed());
+            request.timeout = timeout.saturating_sub(began.map_or(Duration::ZERO, |began| began.elapsed()));
+            began.get_or_insert_with(Instant::now);
             let error = match drive(&connection, &self.parked, call, request).await {
                 Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
                 Ok(_) => {

@@ -69,7 +69,7 @@ impl Provider for Server {
         *self.told.lock().unwrap() = taken.iter().map(Taken::why).collect();
     }
 
-    fn call(&self, _: Permit, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move { Err(ToolError::unknown("tool", call.target.name())) })
     }
 }

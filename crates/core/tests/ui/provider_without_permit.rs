@@ -2,7 +2,7 @@
 
 use portcullis_core::{Call, Provider};
 
-fn call(provider: &dyn Provider, call: Call) {
+fn call(provider: &dyn Provider, call: Box<Call>) {
     let _ = provider.call(call);
     let _ = provider.call((), call);
 }

@@ -73,7 +73,7 @@ impl Provider for Absent {
         }
     }
 
-    fn call(&self, _: Permit, _: Call) -> BoxFuture<'_, Outcome> {
+    fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async { Err(ToolError::unavailable(format!("server `{}` is disabled", self.name))) })
     }
 }
