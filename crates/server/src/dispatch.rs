@@ -83,15 +83,20 @@ pub(crate) struct CallJob {
 
 impl Job {
     /// Does it. `None` means that the client no longer wants an answer.
+    ///
+    /// All but calls have their room elsewhere: those are what there is most of, and need little of it.
     pub(crate) async fn run(self) -> Option<Reply> {
         match self {
             Job::Ready(answer) => Some(answer),
-            Job::Resources { exchange, cursor } => {
-                Some(exchange.list_resources(cursor.as_deref()).await.map(Body::Clean))
-            }
             Job::Call(job) => job.run().await,
-            Job::Subscribe { exchange, uri } => Some(unchecked(exchange.subscribed(&uri).await)),
-            Job::Task { exchange, server, ask } => Some(unchecked(exchange.ask_after(&server, ask).await)),
+            Job::Resources { exchange, cursor } => {
+                let listed = Box::pin(exchange.list_resources(cursor.as_deref())).await;
+                Some(listed.map(Body::Clean))
+            }
+            Job::Subscribe { exchange, uri } => Some(unchecked(Box::pin(exchange.subscribed(&uri)).await)),
+            Job::Task { exchange, server, ask } => {
+                Some(unchecked(Box::pin(exchange.ask_after(&server, ask)).await))
+            }
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,

@@ -17,7 +17,6 @@ use crate::hub::{Hub, HubLimits};
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -77,11 +76,8 @@ impl LazyRoutes {
         LazyRoutes(Arc::new(LazyLock::new(make)))
     }
 
-    async fn answer(&self, request: Request) -> Response {
-        match self.0.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+    async fn answer(&self, request: hyper::Request<Incoming>) -> Result<Response, Infallible> {
+        self.0.call(request.map(Body::new)).await
     }
 }
 
@@ -115,27 +111,27 @@ struct Front {
 
 impl Front {
     /// Answers one request. The check of Host, Origin and token comes before every route.
-    async fn answer(&self, mut request: Request) -> Response {
+    async fn answer(self: Arc<Self>, mut request: hyper::Request<Incoming>) -> Result<Response, Infallible> {
         if let Err(refused) = guard::check_sender(&self.app, &request) {
-            return refused;
+            return Ok(refused);
         }
         let beside = self.beside.as_ref().filter(|beside| beside.owns(request.uri().path()));
         if let Some(beside) = beside {
             request.extensions_mut().insert(CameFrom(self.from));
-            return beside.routes.answer(request).await;
+            return Box::pin(beside.routes.answer(request)).await;
         }
         let client = match guard::check_token(&self.app, &self.connected.peer, &request) {
             Ok(client) => client,
-            Err(refused) => return refused,
+            Err(refused) => return Ok(refused),
         };
         if let Some(client) = client {
             // What clients do all day goes straight to its place: finding it costs as much as a guard.
             if request.method() == Method::POST && request.uri().path() == "/mcp" {
-                return mcp::take(self.app.hub.clone(), client, request).await;
+                return Ok(mcp::take(self.app.hub.clone(), client, request).await);
             }
             request.extensions_mut().insert(client);
         }
-        self.routes.answer(request).await
+        Box::pin(self.routes.answer(request)).await
     }
 }
 
@@ -203,10 +199,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
             connected: connected.clone(),
             from: address.ip(),
         });
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let front = front.clone();
-            async move { Ok::<_, Infallible>(front.answer(request.map(Body::new)).await) }
-        });
+        let service = service_fn(move |request| front.clone().answer(request));
         // A builder of its own: the common one would keep the connection's place until the next one comes.
         let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);
         let connection = Woken::new(Box::pin(graceful.watch(connection)));

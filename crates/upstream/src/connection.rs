@@ -2,7 +2,7 @@
 
 use crate::inbox::{Answer, Inbox, Listener};
 use crate::link::{Carrier, Link, Outgoing};
-use crate::slot::News;
+use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
 use portcullis_core::json::printable;
@@ -148,50 +148,72 @@ impl Connection {
     }
 
     /// Makes a request and waits for its answer. The time is counted from the last sign of life.
-    pub(crate) async fn request(&self, ask: Ask<'_>) -> Answer {
-        self.request_by(self.next_id(), ask).await
+    pub(crate) fn request<'a>(&'a self, ask: Ask<'a>) -> impl Future<Output = Answer> + 'a {
+        self.request_by(self.next_id(), ask)
     }
 
     /// Makes a request whose id somebody has to know.
-    pub(crate) async fn request_by(&self, id: u64, ask: Ask<'_>) -> Answer {
-        let peer = ask.caller.as_ref().map(|caller| caller.peer.clone());
-        self.request_as(id, ask, peer.as_deref()).await
+    pub(crate) fn request_by<'a>(&'a self, id: u64, ask: Ask<'a>) -> impl Future<Output = Answer> + 'a {
+        self.request_as(id, ask, None)
     }
 
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn request_as(&self, id: u64, ask: Ask<'_>, peer: Option<&dyn Peer>) -> Answer {
+    /// Makes a request for `peer`, or for whoever listens to the answer.
+    ///
+    /// It is on its way when this returns; only the wait is a future, which would otherwise carry all of the request.
+    fn request_as<'a>(
+        &'a self,
+        id: u64,
+        ask: Ask<'a>,
+        peer: Option<&dyn Peer>,
+    ) -> impl Future<Output = Answer> + 'a {
+        let timeout = ask.timeout;
+        let sent = self.send(id, ask, peer);
+        async move {
+            let Waiting { slot, mut sending, _open } = sent?;
+            let deadline = tokio::time::sleep(timeout);
+            tokio::pin!(deadline);
+            loop {
+                tokio::select! {
+                    biased;
+                    news = poll_fn(|context| slot.poll_news(context)) => match news {
+                        News::Answer(answer) => break answer,
+                        News::Alive => deadline.as_mut().reset(tokio::time::Instant::now() + timeout),
+                    },
+                    Some(done) = OptionFuture::from(sending.as_mut()) => {
+                        done?;
+                        sending = None;
+                    }
+                    // The time that a client takes to answer is not the server's.
+                    () = &mut deadline => match slot.is_asking() {
+                        true => deadline.as_mut().reset(tokio::time::Instant::now() + timeout),
+                        false => break Err(RequestError::Timeout(timeout)),
+                    },
+                }
+            }
+        }
+    }
+
+    fn send<'a>(
+        &'a self,
+        id: u64,
+        ask: Ask<'a>,
+        peer: Option<&dyn Peer>,
+    ) -> Result<Waiting<'a>, RequestError> {
+        let peer = peer.or_else(|| ask.caller.as_ref().map(|caller| &*caller.peer));
         let bytes = self.written(id, &ask, peer);
         let slot = ask.caller.as_ref().map_or_else(Arc::default, |caller| caller.slot.clone());
         self.inbox.expect(id, slot.clone(), ask.caller);
         // However this ends, nobody waits for it any more; a server that still works on it is told.
-        let _open = Open { connection: self, id };
+        let open = Open { connection: self, id };
         let outgoing =
             Outgoing { bytes, id: Some(id), method: Some(ask.method), name: ask.name, headers: ask.headers };
         // As nearly always on a line, and then nobody has to wait.
-        let mut sending = self.link.take(outgoing)?.map(|outgoing| self.link.send(outgoing));
-        let deadline = tokio::time::sleep(ask.timeout);
-        tokio::pin!(deadline);
-        loop {
-            tokio::select! {
-                biased;
-                news = poll_fn(|context| slot.poll_news(context)) => match news {
-                    News::Answer(answer) => break answer,
-                    News::Alive => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
-                },
-                Some(done) = OptionFuture::from(sending.as_mut()) => {
-                    done?;
-                    sending = None;
-                }
-                // The time that a client takes to answer is not the server's.
-                () = &mut deadline => match slot.is_asking() {
-                    true => deadline.as_mut().reset(tokio::time::Instant::now() + ask.timeout),
-                    false => break Err(RequestError::Timeout(ask.timeout)),
-                },
-            }
-        }
+        let sending = self.link.take(outgoing)?.map(|outgoing| self.link.send(outgoing));
+        Ok(Waiting { slot, sending, _open: open })
     }
 
     fn written(&self, id: u64, ask: &Ask<'_>, peer: Option<&dyn Peer>) -> Bytes {
@@ -280,6 +302,14 @@ pub(crate) fn modern_meta(peer: Option<&dyn Peer>) -> String {
         let _ = write!(meta, r#","io.modelcontextprotocol/logLevel":"{}""#, level.as_str());
     }
     meta
+}
+
+/// A request on its way.
+struct Waiting<'a> {
+    slot: Arc<Slot>,
+    /// Where the transport could not take it at once.
+    sending: Option<BoxFuture<'a, Result<(), RequestError>>>,
+    _open: Open<'a>,
 }
 
 struct Open<'a> {

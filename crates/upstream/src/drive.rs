@@ -173,19 +173,18 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// Makes the call and sees it to its end, or to the end of this round. A caller that gives up drops it, and the server
-/// hears that; but a call that is parked outlives the round that began it.
-pub(crate) async fn drive(
+/// Makes the call, or goes on with one that is parked.
+pub(crate) fn drive<'a>(
     connection: &Arc<Connection>,
-    parked: &Arc<Parked>,
-    call: &Call,
+    parked: &'a Arc<Parked>,
+    call: &'a Call,
     request: Request,
-) -> Result<Box<RawValue>, Failure> {
+) -> Result<Drive<'a>, ToolError> {
     let request = Arc::new(request);
     let peer = &call.ctx.peer;
     let left = peer.state().and_then(|state| serde_json::from_str::<Left>(state).ok());
     let own = |key: &&String| !key.starts_with(OWN_KEYS);
-    let mut drive = match (left, peer.round()) {
+    let drive = match (left, peer.round()) {
         (Some(Left::Parked(key)), Some(answers)) => {
             let kept = parked.take(&key).ok_or_else(|| {
                 ToolError::unavailable("the call that was to go on has ended meanwhile")
@@ -217,10 +216,12 @@ pub(crate) async fn drive(
         }
         _ => Drive::begin(connection, parked, call, request, None),
     };
-    drive.run().await
+    Ok(drive)
 }
 
-struct Drive<'a> {
+/// A call under way. A caller that gives up drops it, and the server hears that; but a call that is parked outlives the
+/// round that began it.
+pub(crate) struct Drive<'a> {
     connection: Arc<Connection>,
     parked: &'a Arc<Parked>,
     call: &'a Call,
@@ -250,11 +251,13 @@ impl<'a> Drive<'a> {
         Drive { connection: connection.clone(), parked, call, request, sent, asked: 0, rounds: 0 }
     }
 
-    async fn run(&mut self) -> Result<Box<RawValue>, Failure> {
+    /// Sees the call to its end, or to the end of this round.
+    pub(crate) async fn run(&mut self) -> Result<Box<RawValue>, Failure> {
         loop {
             let answer = match self.next().await {
                 Next::Answer(answer) => answer,
-                Next::Asked(asked) => match self.ask_while_it_waits(asked).await? {
+                // Elsewhere, as below: few calls are asked about, and every call would make room for it.
+                Next::Asked(asked) => match Box::pin(self.ask_while_it_waits(asked)).await? {
                     Some(answer) => answer,
                     None => continue,
                 },
@@ -262,7 +265,7 @@ impl<'a> Drive<'a> {
             let result = answer.map_err(Failure::Request)?;
             match questions_of(&result)? {
                 None => return Ok(result),
-                Some((questions, state)) => self.ask_for_next_round(questions, state).await?,
+                Some((questions, state)) => Box::pin(self.ask_for_next_round(questions, state)).await?,
             }
         }
     }

@@ -189,7 +189,7 @@ impl Inbox {
         let mut lists = self.lists.subscribe();
         let said = lists.borrow().said;
         let looked = lists.wait_for(|lists| lists.looked >= said);
-        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
+        matches!(Box::pin(tokio::time::timeout(within, looked)).await, Ok(Ok(_)))
     }
 
     /// Says where the answer to a request goes that is about to be made.

@@ -445,12 +445,12 @@ impl Server {
         // Counted once for all attempts: whoever waits was promised one time, and not one for each.
         let mut began: Option<Instant> = None;
         loop {
-            let connecting = self.connected(&call.ctx.cancel);
-            let connection = match began {
-                None => connecting.await?,
-                Some(began) => tokio::time::timeout_at(began + timeout, connecting)
-                    .await
-                    .map_err(|_| RequestError::Timeout(timeout).told(name))??,
+            let connection = match self.live.get() {
+                Some(connection) => connection,
+                // Elsewhere, because few calls wait for it and every call would make room for it.
+                None => {
+                    Box::pin(self.connected_before(&call.ctx.cancel, began.map(|at| at + timeout))).await?
+                }
             };
             if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
                 let message =
@@ -462,7 +462,7 @@ impl Server {
             let mut request = self.request(call)?;
             request.timeout = timeout.saturating_sub(began.map_or(Duration::ZERO, |began| began.elapsed()));
             began.get_or_insert_with(Instant::now);
-            let error = match drive(&connection, &self.parked, call, request).await {
+            let error = match drive(&connection, &self.parked, call, request)?.run().await {
                 Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
                 Ok(_) => {
                     let message = format!("server `{}` answered with what is no result", self.spec.name);
@@ -489,6 +489,20 @@ impl Server {
             if self.live.give_up(&connection) {
                 self.again.notify_one();
             }
+        }
+    }
+
+    async fn connected_before(
+        &self,
+        cancel: &CancellationToken,
+        before: Option<Instant>,
+    ) -> Result<Arc<Connection>, ToolError> {
+        let connecting = self.connected(cancel);
+        match before {
+            None => connecting.await,
+            Some(before) => tokio::time::timeout_at(before, connecting)
+                .await
+                .map_err(|_| RequestError::Timeout(self.spec.timeout).told(&self.spec.name))?,
         }
     }
 

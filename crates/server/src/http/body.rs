@@ -3,7 +3,7 @@
 use super::reply::{plain, rpc_error};
 use crate::hub::Hub;
 use axum::BoxError;
-use axum::body::{Body, HttpBody};
+use axum::body::HttpBody;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
@@ -12,8 +12,13 @@ use portcullis_core::Limit;
 use portcullis_wire::RpcError;
 use portcullis_wire::room::{LARGE_BYTES, Room};
 
+/// What a body can be read from.
+pub(super) trait Readable: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin {}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Readable for B {}
+
 /// Reads a body.
-pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> {
+pub(super) async fn read_body(hub: &Hub, body: impl Readable) -> Result<Bytes, Response> {
     let bytes_max = hub.limits.body_bytes_max;
     let too_large = || {
         Limit::BodyBytes.hit();
@@ -39,7 +44,7 @@ pub(super) async fn read_body(hub: &Hub, body: Body) -> Result<Bytes, Response> 
 }
 
 /// Reads to the end that the length tells. Waiting for the end itself would take the connection another turn.
-async fn collect(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
+async fn collect(mut body: Limited<impl Readable>) -> Result<Bytes, BoxError> {
     // What was announced is within the bound, and costs nothing before it comes.
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let (mut first, mut all) = (Bytes::new(), None);
@@ -103,6 +108,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
     use futures::stream;
 
     fn gathered(room: usize, pieces: &[Vec<u8>]) -> (bool, Bytes) {

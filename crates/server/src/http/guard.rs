@@ -7,8 +7,7 @@
 use super::App;
 use super::reply::{self, plain};
 use crate::sources::{Peer, Refused};
-use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use portcullis_core::{Client, Limit};
 use std::net::SocketAddr;
@@ -68,7 +67,7 @@ fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 }
 
 /// The first check before every route, whoever it is for: by which name we are called, and from which page.
-pub(super) fn check_sender(app: &App, request: &Request) -> Result<(), Response> {
+pub(super) fn check_sender<B>(app: &App, request: &Request<B>) -> Result<(), Response> {
     let headers = request.headers();
     let refused = |why: &'static str| Err(plain(StatusCode::FORBIDDEN, why));
     let allowed = app.allowed.load();
@@ -87,10 +86,10 @@ pub(super) fn check_sender(app: &App, request: &Request) -> Result<(), Response>
 }
 
 /// The second check, before the routes of clients. Returns who asks; `None` where anyone may.
-pub(super) fn check_token(
+pub(super) fn check_token<B>(
     app: &App,
     peer: &Peer,
-    request: &Request,
+    request: &Request<B>,
 ) -> Result<Option<Arc<Client>>, Response> {
     // Load balancers and supervisors ask these; they tell nothing that is private.
     if matches!(request.uri().path(), "/healthz" | "/readyz") {

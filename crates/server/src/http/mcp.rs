@@ -4,8 +4,8 @@
 //! log message or question turns the response into a stream of events.
 
 use super::App;
-use super::body::read_body;
-use super::reply::{empty, json, plain, rpc_error};
+use super::body::{Readable, read_body};
+use super::reply::{empty, json, json_in, plain, rpc_error};
 use super::running::Running;
 use crate::clean::{Clean, Outgoing, Reply};
 use crate::dispatch::{Exchange, Job};
@@ -53,7 +53,11 @@ pub(super) async fn post(
 }
 
 /// Takes what a client posts, and answers it.
-pub(super) async fn take(hub: Arc<Hub>, client: Arc<Client>, request: axum::extract::Request) -> Response {
+pub(super) async fn take(
+    hub: Arc<Hub>,
+    client: Arc<Client>,
+    request: axum::http::Request<impl Readable>,
+) -> Response {
     // Taken apart by hand: as an argument of its own the map of headers would be a copy.
     let (Parts { headers, .. }, body) = request.into_parts();
     if let Err(refused) = acceptable(&headers) {
@@ -71,7 +75,7 @@ pub(super) async fn take(hub: Arc<Hub>, client: Arc<Client>, request: axum::extr
         }
         Ok(Incoming::One(Message::Request(request))) => post.request(&request),
         Ok(Incoming::One(message)) => return post.no_request(&message),
-        Ok(Incoming::Batch(batch)) => return post.batch(batch).await,
+        Ok(Incoming::Batch(batch)) => return Box::pin(post.batch(batch)).await,
     };
     // What is under way has all that it needs, and may wait for a person: the message is not kept so long.
     drop(bytes);
@@ -288,7 +292,7 @@ impl Post {
         request: &Request<'_>,
         params: &Params<'_>,
     ) -> Begun {
-        let Post { hub, client, headers } = self;
+        let Post { hub, client, mut headers } = self;
         let (id, cancel) = (request.id.clone(), CancellationToken::new());
         let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
         let in_flight = match begun {
@@ -309,7 +313,7 @@ impl Post {
         let job = exchange.prepare(request, params);
         if let Job::Ready(answer) = job {
             drop(in_flight);
-            return answered(&hub.outgoing, revision, &id, Some(answer)).into();
+            return answered(headers, &hub.outgoing, revision, &id, Some(answer)).into();
         }
         let work = async move {
             let answer = job.run().await;
@@ -321,7 +325,9 @@ impl Post {
             Running::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
         // A client that takes no events gets its answer all the same, without what is said before it.
         let streams = Accepts::of(&headers).events;
-        Begun::UnderWay(Box::new(UnderWay { running, revision, stream, streams, session, id }))
+        // What came in them is not kept as long as the call takes.
+        headers.clear();
+        Begun::UnderWay(Box::new(UnderWay { running, revision, stream, streams, session, id, headers }))
     }
 
     /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
@@ -416,12 +422,14 @@ struct UnderWay {
     streams: bool,
     session: Option<Arc<Session>>,
     id: Id,
+    /// Empty, with room for the answer's.
+    headers: HeaderMap,
 }
 
 impl UnderWay {
     /// Waits for the answer, or for the first thing that is said before it.
     async fn answer(self) -> Response {
-        let UnderWay { mut running, revision, stream, streams, session, id } = self;
+        let UnderWay { mut running, revision, stream, streams, session, id, headers } = self;
         tokio::select! {
             biased;
             answer = &mut running => match answer {
@@ -431,7 +439,7 @@ impl UnderWay {
                     stream.finish();
                     running.into_stream(Prime::No, session)
                 }
-                answer => answered(&running.hub.outgoing, revision, &id, answer),
+                answer => answered(headers, &running.hub.outgoing, revision, &id, answer),
             },
             () = stream.has_event(), if streams => {
                 let prime = match &session {
@@ -454,9 +462,15 @@ fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
     StatusCode::from_u16(era::http_status(revision, error)).unwrap_or(StatusCode::OK)
 }
 
-fn answered(outgoing: &Outgoing, revision: Revision, id: &Id, answer: Option<Reply>) -> Response {
+fn answered(
+    headers: HeaderMap,
+    outgoing: &Outgoing,
+    revision: Revision,
+    id: &Id,
+    answer: Option<Reply>,
+) -> Response {
     // Who cancelled a call does not wait for its answer.
     let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
     let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
-    json(status, outgoing.response(Some(id), answer))
+    json_in(headers, status, outgoing.response(Some(id), answer))
 }

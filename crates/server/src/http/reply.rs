@@ -2,7 +2,7 @@
 
 use crate::clean::{Clean, Outgoing};
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_wire::{Id, RpcError};
 use std::time::Duration;
@@ -10,9 +10,19 @@ use std::time::Duration;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 fn with(status: StatusCode, content_type: HeaderValue, body: Body) -> Response {
+    with_headers(HeaderMap::new(), status, content_type, body)
+}
+
+fn with_headers(
+    mut headers: HeaderMap,
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: Body,
+) -> Response {
+    headers.insert(header::CONTENT_TYPE, content_type);
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    *response.headers_mut() = headers;
     response
 }
 
@@ -24,6 +34,12 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response {
 
 pub(super) fn json(status: StatusCode, body: Clean) -> Response {
     with(status, JSON, Body::from(body.into_bytes()))
+}
+
+/// The same in a map that was there already. The HTTP library will read the next request into it.
+pub(super) fn json_in(mut headers: HeaderMap, status: StatusCode, body: Clean) -> Response {
+    headers.clear();
+    with_headers(headers, status, JSON, Body::from(body.into_bytes()))
 }
 
 /// Numbers for Prometheus.
