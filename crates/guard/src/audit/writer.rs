@@ -17,6 +17,11 @@ const KEPT_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
 /// How long a record waits for its anchor: so much can be cut off the log of a hub that was killed, unseen.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 
+/// How much room for records and for their lines is kept while nothing is written. A disk that takes long lets thousands
+/// of them gather, 4 MB of lines.
+const SPARE_RECORDS: usize = 512;
+const SPARE_BYTES: usize = 256 * 1024;
+
 type Waiting = Vec<(u64, oneshot::Sender<Result<(), String>>)>;
 
 /// What the thread knows.
@@ -92,8 +97,12 @@ impl Writer {
                     Entry::Commit { ticket, done } => waiting.push((ticket, done)),
                 }
             }
+            entries.shrink_to(SPARE_RECORDS);
             spare = entries;
             self.settle(&mut waiting);
+            self.kept.shrink_to(SPARE_RECORDS);
+            self.lines.clear();
+            self.lines.shrink_to(SPARE_BYTES);
             if stopping {
                 return self.finish();
             }
