@@ -189,6 +189,7 @@ impl Inbox {
         let mut lists = self.lists.subscribe();
         let said = lists.borrow().said;
         let looked = lists.wait_for(|lists| lists.looked >= said);
+        // Elsewhere, because every call would make room for it.
         matches!(Box::pin(tokio::time::timeout(within, looked)).await, Ok(Ok(_)))
     }
 

@@ -492,6 +492,7 @@ impl Server {
         }
     }
 
+    /// Returns the connection, if there is one in time.
     async fn connected_before(
         &self,
         cancel: &CancellationToken,
