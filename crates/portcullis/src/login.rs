@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretRef, SecretStore};
-use portcullis_upstream::{ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec};
+use portcullis_upstream::{ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -156,6 +156,11 @@ impl Keep for Place {
             parts.extend(stays.or_else(|| value(before)).map(|value| (before, value)));
         }
         self.change(|| self.store.hold(&self.server, &parts).map_err(|error| error.to_string()))
+    }
+
+    fn turn(&self) -> Result<Turn, String> {
+        let turn = self.store.turn(&self.server).map_err(|error| error.to_string())?;
+        Ok(Box::new(turn))
     }
 
     fn forget(&self) -> Result<bool, String> {

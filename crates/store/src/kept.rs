@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a lock is waited for: five seconds. Whoever holds one writes a small file and lets go.
-const LOCK_ATTEMPTS: u32 = 1_000;
+/// How long a lock is waited for. Whoever holds one writes a small file and lets go.
+const LOCK_WITHIN: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// How long a reader goes on with what it found when it last looked, and a writer waits before it says that it is done:
 /// whoever knows of a change finds that everybody does.
@@ -163,33 +163,44 @@ impl KeptFile {
         Ok(bytes)
     }
 
+    /// Waits until nobody else holds what is locked by a name, in the folder of this file.
+    pub(crate) fn lock_named(&self, name: &str, within: Duration) -> Result<File, FileError> {
+        self.make_folder()?;
+        locked(&self.dir.join(format!("{name}.lock")), within)
+    }
+
     /// Makes the folder, where it is missing.
     pub(crate) fn make_folder(&self) -> Result<(), FileError> {
         let made = DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(&self.dir);
         made.map_err(|e| FileError::new("make", &self.dir, e))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
     /// Waits until no other process changes the file, and keeps them waiting until the lock is dropped.
     pub(crate) fn lock(&self) -> Result<FileLock<'_>, FileError> {
         self.make_folder()?;
         // Not the file itself: that is replaced, so a lock on it would not hold.
-        let path = self.path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(&path);
-        let lock = lock.map_err(|e| FileError::new("open", &path, e))?;
-        for attempt in 0.. {
-            match lock.try_lock() {
-                Ok(()) => break,
-                // A process that was stopped in the middle must not stop all others.
-                Err(TryLockError::WouldBlock) if attempt < LOCK_ATTEMPTS => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
-                    return Err(FileError::new("lock", &path, held));
-                }
-                Err(TryLockError::Error(error)) => return Err(FileError::new("lock", &path, error)),
-            }
-        }
+        let lock = locked(&self.path.with_extension("lock"), LOCK_WITHIN)?;
         Ok(FileLock { file: self, _lock: lock })
+    }
+}
+
+/// Opens a file whose lock nobody else holds, once that is so. The lock ends when the file is closed.
+#[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
+fn locked(path: &Path, within: Duration) -> Result<File, FileError> {
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(path);
+    let lock = lock.map_err(|e| FileError::new("open", path, e))?;
+    let began = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            // A process that was stopped in the middle must not stop all others.
+            Err(TryLockError::WouldBlock) if began.elapsed() < within => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
+                return Err(FileError::new("lock", path, held));
+            }
+            Err(TryLockError::Error(error)) => return Err(FileError::new("lock", path, error)),
+        }
     }
 }
 

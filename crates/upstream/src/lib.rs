@@ -39,7 +39,7 @@ mod uses;
 pub use guardian::{HubMark, Processes, stand_by};
 pub use oauth::{
     About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,
-    TokenMethod, Tokens,
+    TokenMethod, Tokens, Turn,
 };
 pub use provider::Upstream;
 pub use server::{pinned_names, pinned_tools};

@@ -22,7 +22,7 @@ mod revoke;
 mod tokens;
 
 pub use error::OAuthError;
-pub use keep::{About, ClientKind, Keep, Login, TokenMethod};
+pub use keep::{About, ClientKind, Keep, Login, TokenMethod, Turn};
 pub use revoke::{LoggedOut, Tokens};
 
 use crate::connection::LinkError;
@@ -37,8 +37,6 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// A token is renewed this many seconds before it expires: longer than a call takes to arrive.
-const RENEW_BEFORE_SECS: u64 = 60;
 /// How many scopes are asked for at once. Nobody reads more.
 const SCOPES_MAX: usize = 64;
 /// How often one process asks a person. A server that is never content is left alone then.
@@ -46,6 +44,10 @@ const LOGINS_MAX: u32 = 5;
 /// How often tokens are renewed because they were refused, and within how long.
 const RENEWALS_MAX: usize = 3;
 const RENEWALS_WITHIN_SECS: u64 = 5 * 60;
+/// How long a renewal that did not succeed is not tried again, while the token is good.
+const RENEW_AGAIN_SECS: u64 = 10;
+/// By which an issuer says that it does not know a client.
+const CLIENT_UNKNOWN: [&str; 2] = ["invalid_client", "unauthorized_client"];
 
 /// How to log in to one server, as the configuration means it.
 #[derive(Debug, Clone)]
@@ -101,18 +103,24 @@ struct Progress {
     logins: u32,
     /// When tokens were renewed because the server refused them, in seconds since the epoch.
     renewals: Vec<u64>,
+    /// When tokens that are good still are to be renewed again, after that did not succeed.
+    not_before: u64,
 }
 
 impl Progress {
     /// Returns whether renewing a refused token may be of use. A server that refuses new ones as well is not helped by more.
     fn may_renew(&mut self, now: u64) -> bool {
         self.renewals.retain(|then| now < then + RENEWALS_WITHIN_SECS);
-        let may = self.renewals.len() < RENEWALS_MAX;
-        if may {
-            self.renewals.push(now);
-        }
-        may
+        self.renewals.len() < RENEWALS_MAX
     }
+}
+
+/// What is known of the token that is to be renewed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    /// It will expire, and can be used until then.
+    Good,
+    Useless,
 }
 
 impl fmt::Debug for OAuth {
@@ -149,11 +157,10 @@ impl OAuth {
         let Some(login) = self.load().await? else { return Ok(None) };
         let Some(token) = self.token_of(&login) else { return Ok(None) };
         let now = self.clock.since_epoch().as_secs();
-        let expires_at = login.about.expires_at.unwrap_or(u64::MAX);
-        if now + RENEW_BEFORE_SECS < expires_at {
+        if now < login.about.due() {
             return Ok(Some(bearer(token)));
         }
-        let is_over = now >= expires_at;
+        let is_over = login.about.expires_at.is_some_and(|at| now >= at);
         if login.refresh_token.is_none() {
             return match is_over {
                 true => Err(self.needs_person("the login has expired")),
@@ -161,12 +168,22 @@ impl OAuth {
             };
         }
         let used = bearer(token);
-        let _progress = self.progress.lock().await;
-        match self.renew(&used).await {
+        if is_over {
+            let _progress = self.progress.lock().await;
+            return self.renew(&used, Token::Useless).await.map(Some);
+        }
+        let mut progress = self.progress.lock().await;
+        if now < progress.not_before {
+            return Ok(Some(used));
+        }
+        match self.renew(&used, Token::Good).await {
             Ok(header) => Ok(Some(header)),
-            // It is good for a moment still.
-            Err(OAuthError::Unreachable { .. }) if !is_over => Ok(Some(used)),
-            Err(error) => Err(error),
+            // It is good for a moment still, and whoever is away may be back by then.
+            Err(error) => {
+                progress.not_before = now + RENEW_AGAIN_SECS;
+                tracing::warn!(target: "upstream", server = %self.spec.name, %error, "A login could not be renewed.");
+                Ok(Some(used))
+            }
         }
     }
 
@@ -195,33 +212,67 @@ impl OAuth {
         let has_refresh = login.as_ref().is_some_and(|login| login.refresh_token.is_some());
         let now = self.clock.since_epoch().as_secs();
         if let Some(used) = used.filter(|_| has_refresh && progress.may_renew(now)) {
-            match self.renew(used).await {
-                Ok(_) => return Ok(true),
+            match self.renew(used, Token::Useless).await {
+                Ok(_) => {
+                    progress.renewals.push(now);
+                    return Ok(true);
+                }
+                // Nothing is known of the login then; as soon as who knows can be asked, all is well.
                 Err(error @ (OAuthError::Unreachable { .. } | OAuthError::Store(_))) => return Err(error),
                 // Then a person has to.
-                Err(_) => {}
+                Err(error) if self.consent.is_none() => {
+                    progress.renewals.push(now);
+                    return Err(error);
+                }
+                Err(_) => progress.renewals.push(now),
             }
         }
         self.login_again(&mut progress, login, &challenge, Vec::new()).await?;
         Ok(true)
     }
 
-    /// Lets a person log in now. Returns what is kept of it.
+    /// Lets a person log in now. Returns what is kept of it. Meanwhile what is known of the login is used as before.
     pub async fn log_in(&self, consent: &dyn Consent) -> Result<About, OAuthError> {
-        let _progress = self.progress.lock().await;
         let known = self.load().await?;
         let challenge = login::probe(&self.egress, &self.spec).await?;
         let wanted = known.as_ref().map(|login| login.about.wanted.clone()).unwrap_or_default();
-        let login = login::log_in(self, known, &challenge, wanted, consent).await?;
-        let about = login.about.clone();
-        self.save(login).await?;
-        Ok(about)
+        let login = self.log_in_knowing(known, &challenge, wanted, consent).await?;
+        Ok(login.about)
+    }
+
+    /// Lets a person log in, and keeps what comes of it.
+    async fn log_in_knowing(
+        &self,
+        known: Option<Login>,
+        challenge: &Challenge,
+        new: Vec<String>,
+        consent: &dyn Consent,
+    ) -> Result<Login, OAuthError> {
+        let login = login::log_in(self, known, challenge, new, consent).await;
+        let _turn = self.turn().await?;
+        match login {
+            Ok(login) => {
+                self.save(login.clone()).await?;
+                Ok(login)
+            }
+            Err(error) => {
+                if let OAuthError::Refused { code, .. } = &error
+                    && CLIENT_UNKNOWN.contains(&code.as_str())
+                    && let Some(mut known) = self.load().await?
+                {
+                    // The next login makes another one.
+                    known.about.client_gone = true;
+                    self.save(known).await?;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Forgets the login, after its issuer was told that its tokens are not needed any more. That they cannot be revoked
     /// keeps nobody from forgetting them.
     pub async fn log_out(&self) -> Result<LoggedOut, OAuthError> {
-        let _progress = self.progress.lock().await;
+        let _turn = self.turn().await?;
         let login = self.load().await;
         let keep = self.keep.clone();
         let tokens = match login {
@@ -271,24 +322,19 @@ impl OAuth {
             return Err(self.needs_person("the server wants one login after the other"));
         }
         progress.logins += 1;
-        let login = login::log_in(self, login, challenge, new, &*consent).await?;
-        self.save(login).await
+        self.log_in_knowing(login, challenge, new, &*consent).await.map(drop)
     }
 
     /// Finds out what a person has to do.
     async fn tell_person(&self, login: Option<Login>, challenge: &Challenge, new: Vec<String>) -> OAuthError {
-        if let Some(mut login) = login {
+        if login.is_some() {
             if new.is_empty() {
                 return self.needs_person("the server no longer accepts the login");
             }
-            let words = error::words(&new.join(" "));
-            let before = login.about.wanted.len();
-            login.about.wanted = union(&login.about.wanted, &new);
-            if login.about.wanted.len() != before
-                && let Err(error) = self.save(login).await
-            {
+            if let Err(error) = self.want(&new).await {
                 return error;
             }
+            let words = error::words(&new.join(" "));
             return self.needs_person(&format!("the server wants more than was granted, `{words}`"));
         }
         let found =
@@ -299,8 +345,22 @@ impl OAuth {
         }
     }
 
-    /// Renews the token unless that was done meanwhile. Returns the header to use. Whoever calls this holds `progress`.
-    async fn renew(&self, used: &str) -> Result<String, OAuthError> {
+    /// Keeps what the next login has to ask for.
+    async fn want(&self, new: &[String]) -> Result<(), OAuthError> {
+        let _turn = self.turn().await?;
+        let Some(mut login) = self.load().await? else { return Ok(()) };
+        let wanted = union(&login.about.wanted, new);
+        if wanted == login.about.wanted {
+            return Ok(());
+        }
+        login.about.wanted = wanted;
+        self.save(login).await
+    }
+
+    /// Renews the token unless that was done meanwhile, here or in another process. Returns the header to use. Whoever
+    /// calls this holds `progress`.
+    async fn renew(&self, used: &str, token: Token) -> Result<String, OAuthError> {
+        let _turn = self.turn().await?;
         let Some(mut login) = self.load().await? else {
             return Err(self.needs_person("the login is gone"));
         };
@@ -321,18 +381,22 @@ impl OAuth {
             tokens::request(&self.egress, &*self.clock, &about.token_endpoint, &client, &parts).await;
         let granted = match renewed {
             Ok(granted) => granted,
-            Err(OAuthError::Refused { code, why, .. })
-                if code == "invalid_grant" || code == "invalid_client" =>
-            {
-                // It will not get better: the tokens are of no use to anyone.
-                login.access_token = None;
-                login.refresh_token = None;
-                self.save(login).await?;
-                return Err(self.needs_person(&format!("the login has ended ({why})")));
+            Err(OAuthError::Refused { code, why, .. }) => {
+                let client_gone = CLIENT_UNKNOWN.contains(&code.as_str());
+                if client_gone || code == "invalid_grant" {
+                    // It will not get better: what is of no use to anyone is not kept.
+                    login.refresh_token = None;
+                    login.access_token.take_if(|_| token == Token::Useless);
+                    login.about.client_gone |= client_gone;
+                    self.save(login).await?;
+                    return Err(self.needs_person(&format!("the login has ended ({why})")));
+                }
+                return Err(self.needs_person(&format!("the login could not be renewed ({why})")));
             }
             Err(error) => return Err(error),
         };
         login.about.expires_at = granted.expires_at;
+        login.about.renew_at = granted.renew_at;
         login.about.granted = granted.scopes.or(login.about.granted);
         let header = bearer(&granted.access_token);
         login.access_token = Some(granted.access_token);
@@ -366,6 +430,12 @@ impl OAuth {
     async fn load(&self) -> Result<Option<Login>, OAuthError> {
         // Mostly one look at a file that has not changed; not worth a thread.
         self.keep.load().map_err(OAuthError::Store)
+    }
+
+    /// Waits until nobody else changes the login, in any process.
+    async fn turn(&self) -> Result<Turn, OAuthError> {
+        let keep = self.keep.clone();
+        blocking(move || keep.turn()).await
     }
 
     /// Makes sure that what comes of a login can be kept.

@@ -3,10 +3,10 @@
 use crate::http::Request;
 use crate::wait::within;
 use futures::future::BoxFuture;
-use portcullis_upstream::{Consent, Keep, Login};
+use portcullis_upstream::{Consent, Keep, Login, Turn};
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// A person who logs in whenever they are asked to, and what they keep of it: nothing but memory.
 #[derive(Default)]
@@ -15,6 +15,25 @@ pub struct Person {
     kept: Mutex<Option<Login>>,
     /// Whether there is no place to keep anything in.
     pub keeps_nothing: AtomicBool,
+    /// Whether whoever wants to change something does not wait for others who do.
+    pub keeps_no_turns: AtomicBool,
+    turns: Arc<Turns>,
+}
+
+/// Lets one after the other.
+#[derive(Default)]
+struct Turns {
+    taken: Mutex<bool>,
+    given_back: Condvar,
+}
+
+struct Taken(Arc<Turns>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap() = false;
+        self.0.given_back.notify_one();
+    }
 }
 
 impl Person {
@@ -78,5 +97,14 @@ impl Keep for Person {
 
     fn forget(&self) -> Result<bool, String> {
         Ok(self.kept.lock().unwrap().take().is_some())
+    }
+
+    fn turn(&self) -> Result<Turn, String> {
+        if self.keeps_no_turns.load(Ordering::Relaxed) {
+            return Ok(Box::new(()));
+        }
+        let taken = self.turns.taken.lock().unwrap();
+        *self.turns.given_back.wait_while(taken, |taken| *taken).unwrap() = true;
+        Ok(Box::new(Taken(self.turns.clone())))
     }
 }

@@ -271,3 +271,26 @@ async fn nobody_logs_in_where_nothing_can_be_kept() {
     assert_eq!(error.to_string(), "the secret store: nothing can be kept");
     assert!(person.pages().is_empty() && world.asked("as", "").is_empty());
 }
+
+#[tokio::test]
+async fn a_server_that_says_nothing_of_its_logins_is_asked_where_it_was_usual() {
+    let conduct = Conduct {
+        names_document: false,
+        has_document: false,
+        lets_in_by_itself: true,
+        iss: portcullis_testkit::oauth::Iss::Missing,
+        ..Conduct::default()
+    };
+    let (world, person) = start(conduct.clone()).await;
+    let oauth = oauth(&world, &person, Someone::There);
+    assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
+    let about = person.kept().unwrap().about;
+    let origin = world.url().replace("/mcp", "");
+    assert_eq!((about.issuer, about.token_endpoint), (origin.clone(), format!("{origin}/token")));
+    // Nobody is told of the end of such a login: there is no place for it.
+    assert_eq!(oauth.log_out().await.unwrap().tokens, portcullis_upstream::Tokens::NotOffered);
+    // One that has a document says it there, or nowhere.
+    let (world, person) = start(Conduct { has_document: true, document_at: "/elsewhere", ..conduct }).await;
+    let error = super::oauth(&world, &person, Someone::There).log_in(&*person).await.unwrap_err();
+    assert!(error.to_string().contains("at none of the usual places"), "{error}");
+}

@@ -14,7 +14,7 @@ async fn about_to_expire() -> (OAuthWorld, Arc<Person>) {
     let (world, person) = start(Conduct { token_takes: SLOWLY, ..Conduct::default() }).await;
     oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap();
     let now = portcullis_core::Clock::since_epoch(&SystemClock).as_secs();
-    person.change(|login| login.about.expires_at = Some(now + 30));
+    person.change(|login| (login.about.expires_at, login.about.renew_at) = (Some(now + 30), Some(now)));
     (world, person)
 }
 
@@ -37,11 +37,148 @@ async fn a_token_is_renewed_before_it_expires_and_once() {
         "the new one is kept"
     );
 
-    // Where each caller is on its own the same count is higher: the check can fail.
+    // Each is a process of its own: they wait for each other, too.
+    let apart = async |person: Arc<Person>, world: &OAuthWorld| {
+        let alone: Vec<OAuth> = (0..5).map(|_| super::oauth(world, &person, Someone::Away)).collect();
+        let headers = join_all(alone.iter().map(OAuth::header)).await;
+        (headers.iter().all(Result::is_ok), world.grants("refresh_token"))
+    };
     let (world, person) = about_to_expire().await;
-    let alone: Vec<OAuth> = (0..5).map(|_| super::oauth(&world, &person, Someone::Away)).collect();
-    join_all(alone.iter().map(OAuth::header)).await;
-    assert!(world.grants("refresh_token") > 1);
+    assert_eq!(apart(person, &world).await, (true, 1));
+    // Where they do not, the same count is higher: the check can fail.
+    let (world, person) = about_to_expire().await;
+    person.keeps_no_turns.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(apart(person, &world).await.1 > 1);
+}
+
+/// A login ends, or begins anew, while another process renews it: what a person did last counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_person_does_while_a_token_is_renewed_counts() {
+    for anew in [false, true] {
+        let (world, person) = about_to_expire().await;
+        let (hub, shell) = (oauth(&world, &person, Someone::Away), oauth(&world, &person, Someone::Away));
+        let hub = Arc::new(hub);
+        let renewing = tokio::spawn({
+            let hub = hub.clone();
+            async move { hub.header().await }
+        });
+        portcullis_testkit::wait::until("the hub renews", async || {
+            (world.grants("refresh_token") == 1).then_some(())
+        })
+        .await;
+        if anew {
+            shell.log_in(&*person).await.unwrap();
+        } else {
+            assert!(shell.log_out().await.unwrap().was);
+        }
+        let renewed = renewing.await.unwrap().unwrap().unwrap();
+        match person.kept() {
+            None => assert!(!anew),
+            Some(kept) => {
+                assert!(anew);
+                assert_ne!(format!("Bearer {}", kept.access_token.unwrap().expose()), renewed);
+            }
+        }
+        // Nothing that was made in between is good any more where the person has left.
+        assert_eq!(ask(&world, &hub, "tools/call").await.is_ok(), anew);
+    }
+}
+
+/// A person who is shown the login page, and takes their time.
+#[derive(Default)]
+struct Slow {
+    shown: tokio::sync::Notify,
+}
+
+impl Consent for Slow {
+    fn show<'a>(&'a self, _: &'a str) -> futures::future::BoxFuture<'a, Result<(), String>> {
+        self.shown.notify_one();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn calls_go_on_while_a_person_is_asked_to_log_in() {
+    let (world, person) = start(Conduct::default()).await;
+    let oauth = oauth(&world, &person, Someone::Away);
+    oauth.log_in(&*person).await.unwrap();
+    let slow = Slow::default();
+    let asked = oauth.log_in(&slow);
+    tokio::pin!(asked);
+    tokio::select! {
+        ended = &mut asked => panic!("{ended:?}"),
+        () = slow.shown.notified() => {}
+    }
+    // The token is refused, and renewed, and used: the person is still looking at the page.
+    world.revoke();
+    tokio::select! {
+        ended = &mut asked => panic!("{ended:?}"),
+        answered = portcullis_testkit::wait::within("an answer", ask(&world, &oauth, "tools/call")) => {
+            assert_eq!(answered, Ok(200));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_login_outlives_an_outage_of_who_makes_its_tokens() {
+    for answer in
+        [(503, "<html>"), (503, r#"{"error":"temporarily_unavailable"}"#), (429, r#"{"error":"slow_down"}"#)]
+    {
+        let (world, person) = start(Conduct::default()).await;
+        let oauth = oauth(&world, &person, Someone::Away);
+        oauth.log_in(&*person).await.unwrap();
+        world.revoke();
+        world.behave(|conduct| conduct.token_answers = Some(answer));
+        // However often: a server that cannot be asked has refused nothing.
+        for _ in 0..5 {
+            let error = ask(&world, &oauth, "tools/call").await.unwrap_err();
+            assert!(matches!(error, OAuthError::Unreachable { .. }), "{error}");
+        }
+        world.behave(|conduct| conduct.token_answers = None);
+        assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
+        assert_eq!(person.pages().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_used_while_it_is_good_whatever_becomes_of_its_renewal() {
+    let refused = (400, r#"{"error":"invalid_grant"}"#);
+    for answer in [(503, r#"{"error":"server_error"}"#), (400, r#"{"error":"invalid_request"}"#), refused] {
+        let (world, person) = about_to_expire().await;
+        world.behave(|conduct| conduct.token_answers = Some(answer));
+        let oauth = oauth(&world, &person, Someone::Away);
+        for _ in 0..3 {
+            assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200), "{answer:?}");
+        }
+        assert_eq!(world.grants("refresh_token"), 1, "{answer:?}: it is not tried again at once");
+        assert_eq!(person.kept().unwrap().refresh_token.is_none(), answer == refused);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_known_any_more_is_made_anew() {
+    let (world, person) = start(Conduct { forgets_clients: true, ..Conduct::default() }).await;
+    let oauth = oauth(&world, &person, Someone::Away);
+    oauth.log_in(&*person).await.unwrap();
+    let before = person.kept().unwrap().about.client_id;
+    world.revoke();
+    let error = ask(&world, &oauth, "tools/call").await.unwrap_err();
+    assert!(error.to_string().contains("run `portcullis mcp auth notes`"), "{error}");
+    let about = oauth.log_in(&*person).await.unwrap();
+    assert_ne!(about.client_id, before);
+    assert_eq!((world.asked("as", "/register").len(), about.client_gone), (2, false));
+    assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
+}
+
+#[tokio::test]
+async fn a_token_of_a_short_life_is_not_renewed_at_every_request() {
+    let (world, person) = start(Conduct { expires_in: Some(60), ..Conduct::default() }).await;
+    let oauth = oauth(&world, &person, Someone::Away);
+    oauth.log_in(&*person).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
+    }
+    assert_eq!(world.grants("refresh_token"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

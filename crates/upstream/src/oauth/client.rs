@@ -51,6 +51,7 @@ pub(super) async fn client(
     let fits = |login: &&Login| {
         let about = &login.about;
         about.client == ClientKind::Registered
+            && !about.client_gone
             && about.issuer == server.issuer
             && about.redirect_uri == redirect_uri
     };

@@ -8,8 +8,8 @@ use super::address::{authorization, endpoint, is_resource_of};
 use super::error::OAuthError;
 use portcullis_core::json::printable;
 use portcullis_egress::{Egress, Fill, Url, header};
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 /// A document about a server. The longest in use are below 20 KB.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
@@ -49,9 +49,9 @@ pub(super) struct AuthorizationServer {
 #[derive(Deserialize)]
 struct ResourceDocument {
     resource: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     authorization_servers: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     scopes_supported: Vec<String>,
 }
 
@@ -62,15 +62,20 @@ struct ServerDocument {
     token_endpoint: Option<String>,
     registration_endpoint: Option<String>,
     revocation_endpoint: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     scopes_supported: Vec<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     code_challenge_methods_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     authorization_response_iss_parameter_supported: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     client_id_metadata_document_supported: bool,
+}
+
+/// Takes `null` for a member that is not there, as some libraries write it.
+fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 const RESOURCE: &str = "the server's document about its logins";
@@ -109,11 +114,32 @@ pub(super) async fn discover(
         None if named.is_some() => {
             return Err(OAuthError::malformed(RESOURCE, "it is not where the refusal says"));
         }
-        // Servers from before there was such a document let in by themselves.
-        None => (canonical(server), server.origin().ascii_serialization(), Vec::new()),
+        None => return let_in_by_itself(egress, server).await,
     };
-    let server = authorization_server(egress, &issuer).await?;
+    let server = described(egress, &issuer).await?;
+    let server = server.ok_or_else(|| OAuthError::malformed(SERVER, "it is at none of the usual places"))?;
     Ok(Discovered { resource, scopes: bounded(scopes), server })
+}
+
+/// Servers from before there was a document about their logins let in by themselves. One that says nothing of that either
+/// does so where the revision of 2025-03-26 has it.
+async fn let_in_by_itself(egress: &Egress, server: &Url) -> Result<Discovered, OAuthError> {
+    let issuer = server.origin().ascii_serialization();
+    let by_itself = match described(egress, &issuer).await? {
+        Some(described) => described,
+        None => AuthorizationServer {
+            authorization: authorization(egress, &format!("{issuer}/authorize")).await?,
+            token: format!("{issuer}/token"),
+            registration: Some(format!("{issuer}/register")),
+            issuer,
+            revocation: None,
+            scopes: Vec::new(),
+            token_methods: None,
+            names_itself: false,
+            takes_documents: false,
+        },
+    };
+    Ok(Discovered { resource: canonical(server), scopes: Vec::new(), server: by_itself })
 }
 
 /// Returns the address of a server as a resource: without a fragment, and without the slash that only a parser adds.
@@ -147,11 +173,11 @@ fn server_places(issuer: &Url) -> Vec<String> {
     }
 }
 
-/// Reads what an authorization server says of itself.
-pub(super) async fn authorization_server(
+/// Reads what an authorization server says of itself; `None` where it says nothing.
+pub(super) async fn described(
     egress: &Egress,
     issuer: &str,
-) -> Result<AuthorizationServer, OAuthError> {
+) -> Result<Option<AuthorizationServer>, OAuthError> {
     let wrong = |why: &str| OAuthError::malformed(SERVER, why);
     if issuer.len() > ENTRY_BYTES_MAX {
         return Err(wrong("its name is too long"));
@@ -167,7 +193,7 @@ pub(super) async fn authorization_server(
             break;
         }
     }
-    let found = found.ok_or_else(|| wrong("it is at none of the usual places"))?;
+    let Some(found) = found else { return Ok(None) };
     if !is_same_issuer(&found.issuer, issuer) {
         return Err(OAuthError::Mismatch(format!(
             "the authorization server `{}` says that it is `{}`; nobody was asked to log in",
@@ -186,7 +212,7 @@ pub(super) async fn authorization_server(
     if let Some(registration) = &found.registration_endpoint {
         endpoint(egress, "the place where clients are registered", registration).await?;
     }
-    Ok(AuthorizationServer {
+    Ok(Some(AuthorizationServer {
         issuer: found.issuer,
         authorization,
         token,
@@ -196,7 +222,7 @@ pub(super) async fn authorization_server(
         token_methods: found.token_endpoint_auth_methods_supported.map(bounded),
         names_itself: found.authorization_response_iss_parameter_supported,
         takes_documents: found.client_id_metadata_document_supported,
-    })
+    }))
 }
 
 /// Returns whether two names of an issuer are the same, letter by letter. A host alone is the same with its slash:

@@ -2,6 +2,7 @@
 
 use portcullis_core::Secret;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Keeps the login of one server across processes. Whatever is in it is a secret, and masked like every other.
 ///
@@ -18,7 +19,14 @@ pub trait Keep: Send + Sync {
 
     /// Forgets it. Returns whether there was something.
     fn forget(&self) -> Result<bool, String>;
+
+    /// Waits until nobody else changes what is kept, in this process or another, and keeps them waiting until what it
+    /// returns is dropped: a refresh token that two show at once ends the login.
+    fn turn(&self) -> Result<Turn, String>;
 }
+
+/// The right to change what is kept, until it is dropped.
+pub type Turn = Box<dyn Send + Sync>;
 
 /// A login: who let us in, to what, and by which tokens.
 #[derive(Debug, Clone)]
@@ -41,11 +49,17 @@ pub struct About {
     pub token_endpoint: String,
     pub client: ClientKind,
     pub client_id: String,
+    /// The issuer has said that it does not know this client any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_gone: bool,
     pub token_method: TokenMethod,
     /// Where a client that registered itself said that people come back to.
     pub redirect_uri: String,
     /// Seconds since the epoch; `None` if nobody said.
     pub expires_at: Option<u64>,
+    /// When it is time to renew them, in the same way; a while before they expire if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_at: Option<u64>,
     /// What was asked for, whatever was granted.
     pub asked: Vec<String>,
     /// What the server wanted besides, since then.
@@ -58,7 +72,17 @@ pub struct About {
     pub granted: Option<Vec<String>>,
 }
 
+/// A token is renewed this long before it expires, which is longer than a call takes to arrive; or after half of its life
+/// if that is shorter.
+pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(60);
+
 impl About {
+    /// Returns when it is time to renew the tokens, in seconds since the epoch.
+    pub(super) fn due(&self) -> u64 {
+        let before = || self.expires_at.map(|at| at.saturating_sub(RENEW_BEFORE.as_secs()));
+        self.renew_at.or_else(before).unwrap_or(u64::MAX)
+    }
+
     /// Returns which of these were not granted, as far as is known.
     pub fn withheld(&self, scopes: &[String]) -> Vec<String> {
         let granted = self.granted.as_deref().unwrap_or(scopes);

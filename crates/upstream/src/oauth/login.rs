@@ -57,6 +57,9 @@ pub(super) async fn log_in(
     let callback = listen(spec.callback_port, known.as_ref()).await?;
     let redirect_uri = callback.redirect_uri();
     let client = client::client(egress, spec, &found.server, &redirect_uri, known.as_ref()).await?;
+    // An issuer may have forgotten it, and then shows the person an error and sends nobody back.
+    let is_from_before = client.kind == super::ClientKind::Registered
+        && known.as_ref().is_some_and(|login| login.about.client_id == client.id);
     let (state, verifier) = (random()?, random()?);
     let page = page(&found, &client, &redirect_uri, &state, &verifier, &asked);
     let code = {
@@ -69,7 +72,14 @@ pub(super) async fn log_in(
                 Ok(()) => waiting.await,
                 Err(why) => Err(OAuthError::Unfinished(why)),
             },
-        }?;
+        };
+        let brought = brought.map_err(|error| match error {
+            OAuthError::Unfinished(why) if is_from_before => OAuthError::Unfinished(format!(
+                "{why}; if the page does not know this client, `portcullis mcp logout {}` lets the next login make a new one",
+                spec.name
+            )),
+            error => error,
+        })?;
         check_issuer(&found.server, brought.issuer.as_deref())?;
         brought.code?
     };
@@ -88,9 +98,11 @@ pub(super) async fn log_in(
             token_endpoint: found.server.token,
             client: client.kind,
             client_id: client.id,
+            client_gone: false,
             token_method: client.method,
             redirect_uri,
             expires_at: granted.expires_at,
+            renew_at: granted.renew_at,
             asked,
             wanted: Vec::new(),
             stepped,

@@ -33,8 +33,10 @@ pub(super) async fn revoke(oauth: &OAuth, login: &Login) -> Tokens {
     }
     let told = async {
         // Asked of the issuer itself, at this moment: nobody else is ever shown its tokens.
-        let server = discovery::authorization_server(&oauth.egress, &login.about.issuer).await?;
-        let Some(endpoint) = server.revocation else { return Ok(Tokens::NotOffered) };
+        let server = discovery::described(&oauth.egress, &login.about.issuer).await?;
+        let Some(endpoint) = server.and_then(|server| server.revocation) else {
+            return Ok(Tokens::NotOffered);
+        };
         let client = oauth.client_of(login, &endpoint)?;
         for (kind, token) in all {
             tokens::revoke(&oauth.egress, &endpoint, &client, kind, token).await?;

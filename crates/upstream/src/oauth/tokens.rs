@@ -2,7 +2,7 @@
 
 use super::client::OAuthClient;
 use super::error::OAuthError;
-use super::keep::TokenMethod;
+use super::keep::{RENEW_BEFORE, TokenMethod};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::{Clock, Secret};
@@ -18,6 +18,8 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// A token that lives longer is renewed after this time all the same.
 const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 const WHERE: &str = "the place where tokens are";
+/// Errors that say of themselves that they will pass.
+const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
 
 /// What came of a code or a refresh token.
 pub(super) struct Granted {
@@ -25,6 +27,8 @@ pub(super) struct Granted {
     pub(super) refresh_token: Option<Secret<String>>,
     /// Seconds since the epoch.
     pub(super) expires_at: Option<u64>,
+    /// Before that, so that whoever uses them does not see them expire.
+    pub(super) renew_at: Option<u64>,
     /// What they are good for, where the answer says so.
     pub(super) scopes: Option<Vec<String>>,
 }
@@ -118,15 +122,18 @@ fn written(client: &OAuthClient, parts: &[(&str, &str)]) -> (String, Option<Stri
     (form.finish(), authorization)
 }
 
-/// Says why there are no tokens, in the words of whoever refused them.
+/// Says why there are no tokens, in the words of whoever refused them. What will pass is no refusal.
 pub(super) fn told(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
-    match serde_json::from_slice::<ErrorAnswer>(body) {
-        Ok(said) => OAuthError::refused(what, &said.error, said.error_description.as_deref()),
-        Err(_) if status >= 500 || status == 429 => {
-            let why = format!("it answered {status}{}", portcullis_egress::reason(status));
-            OAuthError::Unreachable { what: WHERE, why }
-        }
-        Err(_) => {
+    let said = serde_json::from_slice::<ErrorAnswer>(body).ok();
+    let code = said.as_ref().map(|said| said.error.as_str());
+    if status >= 500 || status == 429 || code.is_some_and(|code| PASSING.contains(&code)) {
+        let said = code.map(|code| format!(": {}", super::error::words(code))).unwrap_or_default();
+        let why = format!("it answered {status}{}{said}", portcullis_egress::reason(status));
+        return OAuthError::Unreachable { what: WHERE, why };
+    }
+    match said {
+        Some(said) => OAuthError::refused(what, &said.error, said.error_description.as_deref()),
+        None => {
             let code = format!("{status}{}", portcullis_egress::reason(status));
             OAuthError::refused(what, &code, None)
         }
@@ -135,12 +142,18 @@ pub(super) fn told(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
 
 fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
     const WHAT: &str = "the answer with the tokens";
-    let answer: Answer = serde_json::from_slice(body)
-        .map_err(|_| OAuthError::malformed(WHAT, "it is not JSON with a token and its kind"))?;
+    let answer: Answer = serde_json::from_slice(body).map_err(|_| {
+        // Some servers refuse with the status of success.
+        match serde_json::from_slice::<ErrorAnswer>(body) {
+            Ok(_) => told("the tokens", 200, body),
+            Err(_) => OAuthError::malformed(WHAT, "it is not JSON with a token and its kind"),
+        }
+    })?;
+    let refresh_token = answer.refresh_token.filter(|token| !token.is_empty());
     if !answer.token_type.eq_ignore_ascii_case("bearer") {
         return Err(OAuthError::malformed(WHAT, "the token is not a bearer token"));
     }
-    for token in std::iter::once(&answer.access_token).chain(&answer.refresh_token) {
+    for token in std::iter::once(&answer.access_token).chain(&refresh_token) {
         // It goes into a header, and what is too short for the store could not be masked.
         let fits = (portcullis_store::secrets::VALUE_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len());
         if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -148,26 +161,35 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
         }
     }
     let lifetime = answer.expires_in.and_then(|value| match value {
-        serde_json::Value::Number(number) => number.as_u64(),
+        serde_json::Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
         // Not as it should be, but some servers write it so.
         serde_json::Value::String(text) => text.parse().ok(),
         _ => None,
     });
     let now = clock.since_epoch();
-    let expires_at = lifetime.map(|seconds| (now + Duration::from_secs(seconds).min(LIFETIME_MAX)).as_secs());
+    let lifetime = lifetime.map(|seconds| Duration::from_secs(seconds).min(LIFETIME_MAX));
+    let expires_at = lifetime.map(|lifetime| (now + lifetime).as_secs());
+    let renew_at = lifetime.map(|lifetime| (now + lifetime - RENEW_BEFORE.min(lifetime / 2)).as_secs());
     let scopes = answer.scope.as_ref().and_then(serde_json::Value::as_str).map(super::scopes);
     Ok(Granted {
         scopes: scopes.filter(|scopes| !scopes.is_empty()),
         access_token: Secret::new(answer.access_token),
-        refresh_token: answer.refresh_token.map(Secret::new),
+        refresh_token: refresh_token.map(Secret::new),
         expires_at,
+        renew_at,
     })
+}
+
+/// Returns the whole seconds of a time that is written with parts of one.
+fn whole(seconds: f64) -> Option<u64> {
+    Duration::try_from_secs_f64(seconds).ok().map(|time| time.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use portcullis_core::SystemClock;
+    use std::time::SystemTime;
 
     #[test]
     fn only_tokens_that_can_be_sent_and_masked_are_taken() {
@@ -181,6 +203,7 @@ mod tests {
             r#"{"access_token":"abcd efgh","token_type":"bearer"}"#,
             r#"{"access_token":"abcd\r\nX: y","token_type":"bearer"}"#,
             r#"{"access_token":"abcdefgh","refresh_token":"x","token_type":"bearer"}"#,
+            r#"{"error":"invalid_grant"}"#,
             "<html>",
         ] {
             assert!(!taken(bad), "{bad}");
@@ -188,9 +211,57 @@ mod tests {
         let long =
             format!(r#"{{"access_token":"{}","token_type":"bearer"}}"#, "a".repeat(TOKEN_BYTES_MAX + 1));
         assert!(!taken(&long));
+        let empty = r#"{"access_token":"abcdefgh","refresh_token":"","token_type":"bearer"}"#;
+        assert!(granted(empty.as_bytes(), &SystemClock).unwrap().refresh_token.is_none());
         let forever =
             r#"{"access_token":"abcdefgh","token_type":"bearer","expires_in":18446744073709551615}"#;
         let expires_at = granted(forever.as_bytes(), &SystemClock).unwrap().expires_at.unwrap();
         assert!(expires_at <= (SystemClock.since_epoch() + LIFETIME_MAX).as_secs());
+    }
+
+    #[test]
+    fn a_token_is_renewed_a_minute_before_it_expires_or_after_half_of_its_life() {
+        let times = |expires_in: &str| {
+            let body =
+                format!(r#"{{"access_token":"abcdefgh","token_type":"bearer","expires_in":{expires_in}}}"#);
+            let granted = granted(body.as_bytes(), &Fixed).unwrap();
+            (granted.renew_at, granted.expires_at)
+        };
+        assert_eq!(times("3600"), (Some(1_000 + 3_540), Some(1_000 + 3_600)));
+        assert_eq!(times("3600.5"), (Some(1_000 + 3_540), Some(1_000 + 3_600)));
+        assert_eq!(times("60"), (Some(1_000 + 30), Some(1_000 + 60)));
+        assert_eq!(times("0"), (Some(1_000), Some(1_000)));
+        for unknown in ["-1", "null", "[]", "true", "\"soon\"", "-1.5"] {
+            assert_eq!(times(unknown), (None, None), "{unknown}");
+        }
+    }
+
+    /// A clock that stands still.
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)
+        }
+    }
+
+    #[test]
+    fn what_will_pass_is_no_refusal() {
+        let refusal = |status: u16, body: &str| told("the tokens", status, body.as_bytes());
+        for (status, body) in [
+            (503, "<html>"),
+            (503, r#"{"error":"temporarily_unavailable"}"#),
+            (500, r#"{"error":"invalid_grant"}"#),
+            (429, r#"{"error":"rate_limited"}"#),
+            (400, r#"{"error":"slow_down"}"#),
+        ] {
+            let error = refusal(status, body);
+            assert!(matches!(error, OAuthError::Unreachable { .. }), "{status} {body}: {error}");
+        }
+        for (status, body) in [(400, r#"{"error":"invalid_grant"}"#), (401, "no"), (200, r#"{"error":"no"}"#)]
+        {
+            let error = refusal(status, body);
+            assert!(matches!(error, OAuthError::Refused { .. }), "{status} {body}: {error}");
+        }
     }
 }
