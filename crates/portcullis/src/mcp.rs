@@ -73,6 +73,15 @@ impl Makers {
         programs::find(&self.programs, &server.name, &server.command).map(drop)
     }
 
+    /// Forgets all that is kept of a server but its login. Returns whether it was trusted.
+    pub(crate) fn forget(&self, name: &str) -> anyhow::Result<bool> {
+        let was_trusted = self.pins.revoke(name)?;
+        self.toggles.forget(name)?;
+        self.offers.forget(name)?;
+        self.programs.forget(name)?;
+        Ok(was_trusted)
+    }
+
     /// Returns whether a server is to run: what somebody said last counts, then the configuration.
     pub(crate) fn is_wanted(&self, server: &McpServer) -> bool {
         self.toggles.of(&server.name).enabled.unwrap_or(server.enabled)

@@ -199,15 +199,21 @@ impl HubDesk {
 
     pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<Done, Problem> {
         let (home, composed) = (self.home.clone(), self.composed.clone());
-        blocking(move || {
+        // Looked for first: it goes with the server.
+        let login = composed.servers.login(&name);
+        let (server, by) = (name.clone(), actor.name);
+        let said = blocking(move || {
             let path = config::remove_server(home.path(), &environment, &name).map_err(edit_problem)?;
-            let makers = &composed.servers.makers;
-            let forgotten = makers.pins.revoke(&name).map_err(anyhow::Error::from);
-            forgotten.and_then(|_| Ok(makers.toggles.forget(&name)?)).map_err(explained)?;
-            tracing::info!(target: "admin", admin = actor.name, server = %name, "A server was removed.");
-            Ok(done(format!("Server `{name}` is out of {}, and no longer trusted.", path.display())))
+            composed.servers.makers.forget(&name).map_err(explained)?;
+            Ok(format!("Server `{name}` is out of {}, and no longer trusted.", path.display()))
         })
-        .await
+        .await?;
+        tracing::info!(target: "admin", admin = by, %server, "A server was removed.");
+        let ended = match login {
+            Some(login) => crate::commands::mcp_auth::ended(&server, login.oauth().log_out().await),
+            None => None,
+        };
+        Ok(done([Some(said), ended].into_iter().flatten().collect::<Vec<_>>().join(" ")))
     }
 
     /// Looks what could be taken over; with an actor, takes it over.

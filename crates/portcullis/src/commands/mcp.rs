@@ -106,16 +106,25 @@ impl Desk {
     }
 
     fn remove(&self, name: &str) -> Result<ExitCode> {
+        // Made first, from what the configuration says: without it nobody could end the login any more.
+        let server = self.config.mcp.iter().find(|server| server.name == name);
+        let login = server.filter(|server| server.oauth.is_some());
+        let login = login.map(|server| mcp_auth::login_of(&self.home, &self.config, server, Asking::ToOpen));
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
-        let makers = self.makers(false)?;
-        let was_trusted = makers.pins.revoke(name)?;
-        makers.toggles.forget(name)?;
-        makers.offers.forget(name)?;
-        makers.programs.forget(name)?;
+        let was_trusted = self.makers(false)?.forget(name)?;
+        let ended = login.transpose()?.map(|login| block_on(async { login.oauth().log_out().await }));
+        let ended = ended.transpose()?;
         if self.as_json {
-            print::json(&json!({ "removed": name, "was_trusted": was_trusted, "file": path }));
+            let mut said = json!({ "removed": name, "was_trusted": was_trusted, "file": path });
+            if let Some(ended) = ended {
+                said["login"] = mcp_auth::ended_json(&ended);
+            }
+            print::json(&said);
         } else {
             print::line(format!("Server `{name}` is out of {}, and no longer trusted.", path.display()));
+            if let Some(said) = ended.and_then(|ended| mcp_auth::ended(name, ended)) {
+                print::line(said);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

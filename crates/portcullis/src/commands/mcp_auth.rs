@@ -2,15 +2,15 @@
 
 use super::{Opened, block_on, open};
 use crate::config::{Config, McpServer};
-use crate::home::make_private;
+use crate::home::{Home, make_private};
 use crate::login::Login;
 use crate::secrets::Asking;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
-use portcullis_upstream::{Consent, LoggedOut, Tokens};
-use serde_json::json;
+use portcullis_upstream::{Consent, LoggedOut, OAuthError, Tokens};
+use serde_json::{Value, json};
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -55,41 +55,71 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
 /// Forgets the login of a server.
 pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<ExitCode> {
     let login = login(home, name, Asking::ToOpen)?;
-    let LoggedOut { was, tokens } = block_on(async { login.oauth().log_out().await })??;
+    let ended = block_on(async { login.oauth().log_out().await })??;
     if as_json {
-        let why = match &tokens {
-            Tokens::Left(why) => Some(why.as_str()),
-            Tokens::NotOffered => Some("not offered"),
-            Tokens::None | Tokens::Revoked => None,
-        };
-        let revoked = tokens == Tokens::Revoked;
-        print::json(&json!({ "server": name, "logged_out": was, "revoked": revoked, "not_revoked": why }));
-        return Ok(ExitCode::SUCCESS);
+        let mut said = ended_json(&Ok(ended));
+        said["server"] = name.into();
+        print::json(&said);
+    } else {
+        let said = ended_words(name, ended);
+        print::line(said.unwrap_or_else(|| format!("There was no login of `{name}`.")));
     }
-    print::line(match (was, tokens) {
-        (false, _) => format!("There was no login of `{name}`."),
-        (true, Tokens::None) => format!("The login of `{name}` is forgotten."),
-        (true, Tokens::Revoked) => format!("The login of `{name}` is forgotten, and its tokens are revoked."),
-        (true, Tokens::NotOffered) => format!(
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what became of a login that was to end; nothing where there was none.
+pub(crate) fn ended(name: &str, ended: Result<LoggedOut, OAuthError>) -> Option<String> {
+    match ended {
+        Ok(ended) => ended_words(name, ended),
+        Err(error) => Some(format!("What is kept of its login is left: {error}")),
+    }
+}
+
+fn ended_words(name: &str, LoggedOut { was, tokens }: LoggedOut) -> Option<String> {
+    was.then(|| match tokens {
+        Tokens::None => format!("The login of `{name}` is forgotten."),
+        Tokens::Revoked => format!("The login of `{name}` is forgotten, and its tokens are revoked."),
+        Tokens::NotOffered => format!(
             "The login of `{name}` is forgotten. Who made its tokens does not offer to revoke them: they are good until \
              they expire."
         ),
-        (true, Tokens::Left(why)) => {
+        Tokens::Left(why) => {
             format!("The login of `{name}` is forgotten. Its tokens may be good still: {why}")
         }
-    });
-    Ok(ExitCode::SUCCESS)
+    })
+}
+
+pub(crate) fn ended_json(ended: &Result<LoggedOut, OAuthError>) -> Value {
+    let (was, revoked, why) = match ended {
+        Ok(LoggedOut { was, tokens }) => {
+            let why = match tokens {
+                Tokens::Left(why) => Some(why.clone()),
+                Tokens::NotOffered => Some("not offered".to_owned()),
+                Tokens::None | Tokens::Revoked => None,
+            };
+            (*was, *tokens == Tokens::Revoked, why)
+        }
+        Err(error) => (false, false, Some(error.to_string())),
+    };
+    json!({ "logged_out": was, "revoked": revoked, "not_revoked": why })
 }
 
 fn login(home: Option<&Path>, name: &str, asking: Asking) -> Result<Login> {
     let Opened { home, loaded, .. } = open(home)?;
-    let config = &loaded.config;
-    let server = server(config, name)?;
+    login_of(&home, &loaded.config, server(&loaded.config, name)?, asking)
+}
+
+pub(crate) fn login_of(home: &Home, config: &Config, server: &McpServer, asking: Asking) -> Result<Login> {
+    let name = &server.name;
+    if server.place.is_none() {
+        let message = format!("`mcp.{name}` is a program on this machine, and needs no login");
+        return Err(BadUsage(message).into());
+    }
     let wanted = server.oauth.as_ref().ok_or_else(|| {
         BadUsage(format!("`mcp.{name}` is not set to log in; add `oauth = true` to it in the configuration"))
     })?;
     make_private(&config.workspace.secure_dir())?;
-    let store = crate::secrets::open(&home, config, Arc::new(SystemClock), asking)?;
+    let store = crate::secrets::open(home, config, Arc::new(SystemClock), asking)?;
     Login::new(server, wanted, config, Arc::new(store), None).with_context(|| format!("`mcp.{name}`"))
 }
 

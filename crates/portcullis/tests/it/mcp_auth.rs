@@ -188,6 +188,27 @@ async fn slips_are_told() {
     home.configure("[mcp.notes]\nurl = \"https://notes.example.com/mcp\"\n");
     let (code, told) = said(&["mcp", "auth", "notes"]).await;
     assert!(code == 2 && told.contains("add `oauth = true`"), "{told}");
+    home.configure("[mcp.notes]\ncommand = \"true\"\n");
+    let (code, told) = said(&["mcp", "auth", "notes"]).await;
+    assert!(code == 2 && told.contains("is a program on this machine, and needs no login"), "{told}");
     let (code, told) = said(&["mcp", "logout", "other"]).await;
     assert!(code == 2 && told.contains("expected `notes`"), "{told}");
+}
+
+/// A server that is taken out takes its login along: nobody could end it any more.
+#[tokio::test]
+async fn a_server_that_is_removed_is_logged_out() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    let ran = home.run(&["mcp", "remove", "notes"]).await;
+    assert!(ran.code == 0 && ran.stdout.contains("is forgotten, and its tokens are revoked."), "{ran:?}");
+    assert_eq!(world.asked("as", "/revoke").len(), 2);
+    configure(&home, &world);
+    let ran = home.run(&["mcp", "logout", "notes"]).await;
+    assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+    let ran = home.run(&["mcp", "remove", "notes", "--json"]).await;
+    let expected = json!({ "logged_out": false, "revoked": false, "not_revoked": null });
+    assert_eq!(ran.json()["login"], expected);
 }
