@@ -5,11 +5,15 @@
 //!
 //! A few such characters are part of what people do see, and stay exactly there (`core::text`).
 
-use portcullis_core::json::printable;
-use portcullis_core::text::{cleaned, is_unseen};
+use portcullis_core::json::{printable, whole};
+use portcullis_core::text::{cleaned, is_unseen, shown};
 use portcullis_wire::params::Fields;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// How long what a server says of itself, or of a call, may be for it to be told. Longer than most traces of a stack; what
+/// is longer is not told at all, because whoever takes secrets out sees it only later.
+const WORDS_CHARS_MAX: usize = 8_000;
 
 /// What a part of a definition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,10 +126,41 @@ pub(crate) fn clean_text(text: &mut String) -> bool {
     changed
 }
 
+/// Returns a server's own words for whoever called it, as they were said but for what nobody sees.
+pub(crate) fn words(said: &str) -> String {
+    let mut said = whole(said, WORDS_CHARS_MAX).into_owned();
+    clean_text(&mut said);
+    said
+}
+
+/// Returns a server's own words on one line, with everything in them visible: for how it stands, and for people.
+pub(crate) fn one_line(said: &str) -> String {
+    shown(&whole(said, WORDS_CHARS_MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_people_see_stays_and_what_nobody_sees_goes() {
+        for (text, expected) in [
+            ("می\u{200c}خواهم\n\t👨\u{200d}👩 葛\u{e0100}", "می\u{200c}خواهم\n\t👨\u{200d}👩 葛\u{e0100}"),
+            ("a\u{200d}b\r\n😀\u{e0162}\u{e0155}\u{1b}[31m", "ab\n😀[31m"),
+        ] {
+            assert_eq!(words(text), expected);
+        }
+        assert_eq!(one_line("a\n\tb\u{200b} ⚠\u{fe0f}"), "a\\u{a}\\u{9}b\\u{200b} ⚠\u{fe0f}");
+    }
+
+    #[test]
+    fn words_are_told_whole_or_not_at_all() {
+        let most = "x".repeat(WORDS_CHARS_MAX);
+        assert_eq!([words(&most), one_line(&most)], [most.clone(), most.clone()]);
+        let more = most + "\n";
+        assert_eq!([words(&more), one_line(&more)], ["[8001 bytes, not shown]"; 2]);
+    }
 
     #[test]
     fn only_words_for_readers_are_changed() {

@@ -25,6 +25,7 @@ pub use error::OAuthError;
 pub use keep::{About, ClientKind, Keep, Login, TokenMethod};
 pub use revoke::{LoggedOut, Tokens};
 
+use crate::clean::one_line;
 use crate::connection::LinkError;
 use crate::link::Credentials;
 use crate::spec::HeaderSpec;
@@ -246,7 +247,7 @@ impl OAuth {
         if new.is_empty() {
             let withheld = login.map(|login| login.about.withheld(&wanted)).unwrap_or_default();
             if !withheld.is_empty() {
-                let words = error::words(&withheld.join(" "));
+                let words = one_line(&withheld.join(" "));
                 let why = format!("the server wants `{words}`, which was asked for and is not granted");
                 return Err(self.needs_person(&why));
             }
@@ -281,7 +282,7 @@ impl OAuth {
             if new.is_empty() {
                 return self.needs_person("the server no longer accepts the login");
             }
-            let words = error::words(&new.join(" "));
+            let words = one_line(&new.join(" "));
             let before = login.about.wanted.len();
             login.about.wanted = union(&login.about.wanted, &new);
             if login.about.wanted.len() != before
