@@ -177,6 +177,6 @@ pub(crate) fn refusal(problem: Problem) -> Response {
 }
 
 fn refusal_clean(problem: Clean<Problem>) -> Response {
-    let json = serde_json::to_vec(&*problem).unwrap_or_default();
+    let json = route::written(&*problem).unwrap_or_default().into_bytes();
     respond(problem.code.status(), json)
 }

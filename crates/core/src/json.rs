@@ -4,6 +4,7 @@
 //! last would disagree about what was asked, so here a repeated key is an error at any depth.
 
 use crate::limit::Limit;
+use crate::text::is_invisible;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
@@ -180,10 +181,15 @@ const QUOTED_CHARS_MAX: usize = 200;
 /// Returns `text` fit for an error message: with control and invisible characters made visible, and whole or not at
 /// all. What is cut in two is not recognised as the secret that it was.
 pub fn printable(text: &str) -> String {
-    if text.char_indices().nth(QUOTED_CHARS_MAX).is_some() {
-        return format!("[{} bytes, not shown]", text.len());
+    visible(&whole(text, QUOTED_CHARS_MAX))
+}
+
+/// Returns `text` where it has no more than so many characters, else a note instead of all of it.
+pub fn whole(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        None => Cow::Borrowed(text),
+        Some(_) => Cow::Owned(format!("[{} bytes, not shown]", text.len())),
     }
-    visible(text)
 }
 
 /// Returns `text` with control and invisible characters as their escapes, on one line.
@@ -232,15 +238,6 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
-}
-
-/// Returns whether a character changes how text looks without being seen itself.
-pub fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}' | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{2800}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
-        | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
-        | '\u{E0000}'..='\u{E0FFF}')
 }
 
 #[cfg(test)]

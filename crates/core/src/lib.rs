@@ -25,6 +25,7 @@ pub mod root;
 pub mod schema;
 mod scrub;
 mod secret;
+pub mod text;
 mod tool;
 mod waits;
 

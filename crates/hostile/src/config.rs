@@ -82,7 +82,7 @@ fn check_problems(errors: &ConfigErrors, text: &[u8], name: &str) -> Verdict {
         hold!(problem.place == name, "a problem of `{}` is told of `{name}`", problem.place);
         let line = problem.line.unwrap_or(1);
         hold!((1..=lines).contains(&line), "line {line} is told, and the file has {lines}: {problem}");
-        let odd = problem.text.chars().find(|c| c.is_control() || portcullis_core::json::is_invisible(*c));
+        let odd = problem.text.chars().find(|c| c.is_control() || portcullis_core::text::is_invisible(*c));
         hold!(odd.is_none(), "a problem holds {odd:?}: {:?}", problem.text);
         hold!(!problem.text.trim().is_empty(), "a problem without words");
     }

@@ -7,7 +7,8 @@
 use crate::config::{Config, LogFormat};
 use crate::home::Home;
 use crate::secrets;
-use portcullis_core::json::{is_invisible, visible, visible_json};
+use portcullis_core::json::{visible, visible_json};
+use portcullis_core::text::shown_lines;
 use portcullis_core::{Scrub, Secret, SystemClock};
 use portcullis_guard::Redactor;
 use serde_json::{Value, json};
@@ -82,9 +83,9 @@ fn scrub_value(value: &mut Value) {
 /// Stands where nothing could be checked, which cannot happen: a redactor without secrets can always be made.
 const WITHHELD: &str = "[WITHHELD]";
 
-/// Returns text for people: lines stay lines.
+/// Returns text for people: lines stay lines, and what is part of a letter or of an emoji stays with it.
 pub(crate) fn text(text: &str) -> String {
-    lines(&scrubbed(text))
+    shown_lines(&scrubbed(text))
 }
 
 /// Returns text for people in which one thing is shown that would be masked: the token that someone just asked for.
@@ -133,22 +134,6 @@ pub(crate) fn log_line(event: &str, format: LogFormat) -> String {
     }
 }
 
-/// Makes everything visible but the ends of lines and tabs.
-fn lines(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\n' | '\t' => shown.push(c),
-            // As some files end their lines. Alone it would write over what stands before it.
-            '\r' if rest.peek() == Some(&'\n') => shown.push(c),
-            c if c.is_control() || is_invisible(c) => shown.extend(c.escape_unicode()),
-            c => shown.push(c),
-        }
-    }
-    shown
-}
-
 /// Lets panics be told as everything else is.
 pub(crate) fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
@@ -187,6 +172,9 @@ mod tests {
             text(&format!("{value}\r\n\t{token}\u{1b}[1A\rx")),
             "[REDACTED:KEY]\r\n\t[REDACTED:GITHUB_TOKEN]\\u{1b}[1A\\u{d}x"
         );
+        let seen = "👨\u{200d}👩 1\u{fe0f}\u{20e3} می\u{200c}خواهم 🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}";
+        assert_eq!(text(seen), seen);
+        assert_eq!(text("a\u{200d}b 😀\u{e0162}\u{e0155}"), "a\\u{200d}b 😀\\u{e0162}\\u{e0155}");
         let event = |text: &str| {
             json!({ "level": "INFO", "fields": { "message": text, "who": "a\u{202e}b" } }).to_string() + "\n"
         };
@@ -199,7 +187,9 @@ mod tests {
             assert!(line.contains("[REDACTED:KEY]") && !line.contains("hunter2"), "{line}");
             assert!(
                 line.ends_with('\n')
-                    && !line.trim_end().contains(|c: char| c.is_control() || is_invisible(c)),
+                    && !line
+                        .trim_end()
+                        .contains(|c: char| c.is_control() || portcullis_core::text::is_invisible(c)),
                 "{line}"
             );
             assert!(format == LogFormat::Text || serde_json::from_str::<Value>(&line).is_ok(), "{line}");

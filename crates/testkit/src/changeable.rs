@@ -24,8 +24,9 @@ pub fn run() {
 
 /// Serves until its input ends.
 pub fn serve(definitions: PathBuf, calls: PathBuf) {
-    if read(&definitions)["fail"].as_bool() == Some(true) {
-        say_error("no \u{1b}[31mdatabase\u{1b}[0m here");
+    let offer = read(&definitions);
+    if offer["fail"] == true {
+        say_error(offer["last_words"].as_str().unwrap_or("no \u{1b}[31mdatabase\u{1b}[0m here"));
         return;
     }
     let watched = definitions.clone();
@@ -33,7 +34,11 @@ pub fn serve(definitions: PathBuf, calls: PathBuf) {
     for line in std::io::stdin().lock().lines() {
         let Ok(Ok(request)) = line.map(|line| serde_json::from_str::<Value>(&line)) else { return };
         let Some(id) = request.get("id") else { continue };
-        let answer = match answer(&request, &read(&definitions), &calls) {
+        let offer = read(&definitions);
+        // What it answers to some method instead of a result.
+        let error = &offer["errors"][request["method"].as_str().unwrap_or_default()];
+        let answer = match answer(&request, &offer, &calls) {
+            _ if error.is_object() => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
             Some(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             None => {
                 json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown method" } })

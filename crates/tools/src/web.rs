@@ -354,7 +354,7 @@ fn of_html(html: &str, url: &Url, budget: &Budget) -> Readable {
 
 /// Takes out what a reader cannot see but a model can, and what would look like the end of the page.
 fn harmless(text: &str) -> String {
-    let mut shown: String = text.chars().filter(|c| !is_invisible(*c)).collect();
+    let mut shown = portcullis_core::text::cleaned(text);
     // In ASCII lower case, places are the same.
     let lower = shown.to_ascii_lowercase();
     let places: Vec<usize> = lower.match_indices(MARK).map(|(at, _)| at).collect();
@@ -362,14 +362,6 @@ fn harmless(text: &str) -> String {
         shown.replace_range(at..at + MARK.len(), "untrusted_content");
     }
     shown
-}
-
-/// Control characters, marks of direction, and letters of zero width; not what joins letters or emoji.
-fn is_invisible(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\t')
-        || matches!(c,
-            '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn is_readable(status: u16, headers: &header::HeaderMap) -> bool {

@@ -4,7 +4,7 @@
 //! are taken out of what is written for readers; where they stand in what has to stay as it is, the thing is left out. The
 //! rest, known to us or not, is passed on as it came.
 
-use crate::clean::{Part, clean, is_hidden, write_cleaned};
+use crate::clean::{Part, clean, write_cleaned};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::flaws::Flaws;
 use crate::names::public_names;
@@ -12,6 +12,7 @@ use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
+use portcullis_core::text::is_unseen;
 use portcullis_core::{
     Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
     ToolDef,
@@ -238,7 +239,7 @@ fn own_name(kind: Kind, raw: &RawValue) -> Result<String, String> {
     let name =
         name.filter(|name| !name.is_empty()).ok_or_else(|| format!("an entry without `{}`", kind.name))?;
     // A name is made legal before anybody sees it; an address has to stay what it is.
-    if kind.name != "name" && name.chars().any(is_hidden) {
+    if kind.name != "name" && name.contains(is_unseen) {
         return Err(format!("the address `{}` holds what nobody sees", printable(&name)));
     }
     Ok(name)

@@ -1,11 +1,12 @@
 //! One live connection to a server: requests out, answers back.
 
+use crate::clean::words;
 use crate::inbox::{Answer, Inbox, Listener};
 use crate::link::{Carrier, Link, Outgoing};
 use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
-use portcullis_core::json::printable;
+use portcullis_core::text::shown;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ErrorKind, ForeignError, Peer, Question, ToolError,
 };
@@ -20,20 +21,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How much of a server's error text is passed on.
-const ERROR_CHARS_MAX: usize = 2_000;
-
-/// Why a request has no result.
+/// Why a request has no result. In words it is one line, whatever the server said.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
-    #[error("the server answered with error {}: {}", .0.code, .0.message)]
+    #[error("the server answered with error {}: {}", .0.code, shown(&.0.message))]
     Refused(ForeignError),
     #[error("the server gave no answer within {} ms", .0.as_millis())]
     Timeout(Duration),
     #[error("the connection to the server ended")]
     Closed,
     /// The transport could not carry it, for a reason that a person can do something about.
-    #[error("{0}")]
+    #[error("{}", shown(&.0.to_string()))]
     Link(LinkError),
 }
 
@@ -337,11 +335,7 @@ pub(crate) fn in_protocol(error: &RawValue) -> Option<ForeignError> {
         data: Option<Box<RawValue>>,
     }
     let said = serde_json::from_str::<Said>(error.get()).ok()?;
-    Some(ForeignError { code: said.code, message: worded(&said.message), data: said.data })
-}
-
-fn worded(message: &str) -> String {
-    printable(message).chars().take(ERROR_CHARS_MAX).collect()
+    Some(ForeignError { code: said.code, message: words(&said.message), data: said.data })
 }
 
 impl RequestError {
@@ -355,7 +349,7 @@ impl RequestError {
                 (other, _) => other.to_string(),
             };
             let message = if message.is_empty() { "an error without a reason".to_owned() } else { message };
-            ForeignError { code: i64::from(rpc::INTERNAL_ERROR), message: worded(&message), data: None }
+            ForeignError { code: i64::from(rpc::INTERNAL_ERROR), message: words(&message), data: None }
         }))
     }
 
@@ -408,5 +402,19 @@ mod tests {
             let told = RequestError::refused(&raw).to_string();
             assert_eq!(told, format!("the server answered with {expected}"), "{error}");
         }
+    }
+
+    #[test]
+    fn whoever_called_gets_the_words_as_they_were_and_how_it_stands_is_one_line() {
+        let said = format!("[\n\t{{ می\u{200c}خواهم }}\n]{}", " more".repeat(100));
+        let raw = json!({ "code": -32000, "message": format!("{said}\u{202e}\u{1b}") });
+        let error = RequestError::refused(&RawValue::from_string(raw.to_string()).unwrap());
+        let line = said.replace('\n', "\\u{a}").replace('\t', "\\u{9}");
+        assert_eq!(error.to_string(), format!("the server answered with error -32000: {line}"));
+        let told = error.told("shop");
+        assert_eq!(told.foreign.unwrap().message, said);
+        let link = LinkError::Unsuitable { status: 500, why: "a\nb".to_owned() };
+        assert_eq!(RequestError::Link(link.clone()).to_string(), "a\\u{a}b");
+        assert_eq!(RequestError::Link(link).told("shop").message, "server `shop`: a\nb");
     }
 }

@@ -25,6 +25,7 @@ pub use error::OAuthError;
 pub use keep::{About, ClientKind, Keep, Login, TokenMethod, Turn};
 pub use revoke::{LoggedOut, Tokens};
 
+use crate::clean::one_line;
 use crate::connection::LinkError;
 use crate::link::Credentials;
 use crate::spec::HeaderSpec;
@@ -297,7 +298,7 @@ impl OAuth {
         if new.is_empty() {
             let withheld = login.map(|login| login.about.withheld(&wanted)).unwrap_or_default();
             if !withheld.is_empty() {
-                let words = error::words(&withheld.join(" "));
+                let words = one_line(&withheld.join(" "));
                 let why = format!("the server wants `{words}`, which was asked for and is not granted");
                 return Err(self.needs_person(&why));
             }
@@ -334,7 +335,7 @@ impl OAuth {
             if let Err(error) = self.want(&new).await {
                 return error;
             }
-            let words = error::words(&new.join(" "));
+            let words = one_line(&new.join(" "));
             return self.needs_person(&format!("the server wants more than was granted, `{words}`"));
         }
         let found =

@@ -1,5 +1,6 @@
 //! A server that is a child process: one JSON message per line.
 
+use crate::clean::one_line;
 use crate::connection::RequestError;
 use crate::guardian::{self, Processes};
 use crate::inbox::{Inbox, Receipt};
@@ -8,7 +9,6 @@ use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::patience::{A_LINE, A_MEGABYTE, Patience};
 use crate::spec::StdioSpec;
 use futures::future::BoxFuture;
-use portcullis_core::json::printable;
 use portcullis_wire::frame::{LONG_BYTES, Line, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 
 /// How much of what a server says on standard error is kept, to be shown when it fails.
 const STDERR_LINES_MAX: usize = 20;
-const STDERR_LINE_BYTES_MAX: usize = 1_000;
+const STDERR_LINE_BYTES_MAX: usize = 4_000;
 /// The longest line that is read to its end, though it is no message: after it the server may go on as before.
 const LINE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + 4 * 1024 * 1024;
 /// How long a server gets to end after its input was closed, and again after it was told to.
@@ -255,7 +255,7 @@ async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
     let mut lines = LineReader::new(stderr, STDERR_LINE_BYTES_MAX);
     while let Ok(line) = lines.next().await {
         match line {
-            Line::Text(text) => tail.push(printable(&String::from_utf8_lossy(&text))),
+            Line::Text(text) => tail.push(one_line(&String::from_utf8_lossy(&text))),
             Line::TooLong { bytes } => tail.push(format!("[a line of {bytes} bytes]")),
             Line::Longer { .. } | Line::Blank => {}
             Line::End => break,

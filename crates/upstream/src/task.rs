@@ -7,12 +7,12 @@
 //!
 //! Where the hub asks, whoever called waits for a call like any other: it can be given up, and can be asked something.
 
+use crate::clean::words;
 use crate::connection::{Ask, Connection, LinkError, RequestError};
 use crate::drive;
 use crate::inbox::{Answer, Listener};
 use crate::slot::{News, Slot};
 use arc_swap::ArcSwapOption;
-use portcullis_core::json::printable;
 use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question,
 };
@@ -40,8 +40,6 @@ const LOST_PAUSE: Duration = Duration::from_secs(1);
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 /// How long a server may still begin a task that is no longer needed.
 const LATE_WITHIN: Duration = Duration::from_secs(30);
-/// How much of what a server says of a task is told.
-const MESSAGE_CHARS_MAX: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,7 +100,7 @@ impl Task {
 
     fn message(&self) -> Option<String> {
         let message = self.status_message.as_deref().filter(|message| !message.is_empty())?;
-        Some(printable(message).chars().take(MESSAGE_CHARS_MAX).collect())
+        Some(words(message))
     }
 
     fn look_after(&self) -> Duration {

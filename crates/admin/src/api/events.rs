@@ -1,6 +1,6 @@
 //! `/api/v1/events`: what happens, as it happens.
 
-use super::route::Ask;
+use super::route::{self, Ask};
 use crate::App;
 use crate::api::refusal;
 use crate::clean::{Clean, Listening};
@@ -91,6 +91,6 @@ impl Watching {
 
 fn written(event: &Clean<Event>) -> String {
     // JSON has no line ends, so one line of data is enough.
-    let data = serde_json::to_string(&**event).unwrap_or_default();
+    let data = route::written(&**event).unwrap_or_default();
     format!("event: {}\ndata: {data}\n\n", event.name())
 }

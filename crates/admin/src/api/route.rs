@@ -10,6 +10,7 @@ use portcullis_core::{BoxFuture, json};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// Who may come.
@@ -190,8 +191,18 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 
 fn finish<T: Serialize>(answered: Asked<T>) -> Result<Vec<u8>, Clean<Problem>> {
     let answer = answered?;
-    serde_json::to_vec(&*answer)
+    written(&*answer)
+        .map(String::into_bytes)
         .map_err(|_| Clean::words(Problem::internal("the answer could not be written down")))
+}
+
+/// Writes what leaves. Whoever prints it, or passes it on, does not get what strangers hide in it: it means the same.
+pub(super) fn written<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string(value)?;
+    Ok(match json::visible_json(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(visible) => visible,
+    })
 }
 
 fn from_query<G: DeserializeOwned>(query: &str) -> Result<G, Problem> {

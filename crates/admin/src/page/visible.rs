@@ -6,7 +6,7 @@
 //! [`marked`] says the same with an element around it, for places that show text and nothing else.
 
 use askama::filters::{Escaper, Html, Safe};
-use portcullis_core::json::is_invisible;
+use portcullis_core::text::is_invisible;
 use std::fmt::{self, Write};
 
 /// How many marks above or below a letter are left to it. No language that is written puts more.

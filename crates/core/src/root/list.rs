@@ -2,7 +2,7 @@
 
 use super::write::is_temporary;
 use super::{FOLDER, FileKind, HANDLE, INSIDE, NO_LINKS, Root, RootError, RootedPath, open_inside, size_of};
-use crate::json::is_invisible;
+use crate::text::is_invisible;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, OFlags, Stat};
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 //! A path is checked once, where it comes in. What follows takes a [`RootedPath`] and has no rules of its own.
 
 use super::error::RootError;
-use crate::json::is_invisible;
+use crate::text::is_invisible;
 use std::fmt;
 
 /// The longest path. Linux takes 4,096 bytes with the NUL at the end.

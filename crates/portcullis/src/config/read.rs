@@ -1,7 +1,8 @@
 //! Finding the file and reading it: TOML, YAML or JSON into one kind of value, with the lines of its keys.
 
 use super::problem::{ConfigErrors, PROBLEMS_MAX, Problem, join, key_path};
-use portcullis_core::json::{is_invisible, parse_strict, printable};
+use portcullis_core::json::{parse_strict, printable};
+use portcullis_core::text::is_invisible;
 use rustix::fs::OFlags;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};

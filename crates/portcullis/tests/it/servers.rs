@@ -97,6 +97,39 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     assert_eq!(home.run(&["mcp", "remove", "shop"]).await.code, 2);
 }
 
+/// A model mends its call by what the server says, and a person the server.
+#[tokio::test]
+async fn what_a_server_says_of_an_error_arrives_whole() {
+    let rest = "the value does not fit; ".repeat(40);
+    let said = format!("[\n\t{{ \"path\": \"می\u{200c}خواهم ⚠\u{fe0f}\" }}]\r\n{rest}");
+    let error = |text: &str| json!({ "code": -32000, "message": text });
+    let tools = json!([{ "name": "pay", "inputSchema": { "type": "object" } }]);
+    let sly = format!("{said}\u{202e}\u{1b}[2J😀\u{e0162}\u{e0155}");
+    let shop = Shop::new(&json!({ "tools": tools, "errors": { "tools/call": error(&sly) } }));
+    let home = home();
+    shop.configure(&home, "trust = \"always\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    let refused = until("the tool is there", async || {
+        let call = client.request("tools/call", json!({ "name": "shop_pay", "arguments": {} })).await;
+        call["error"]["code"].as_i64().filter(|code| *code == -32000).map(|_| call)
+    })
+    .await;
+    // As it was written, and nothing that nobody sees.
+    let expected = format!("{}[2J😀", said.replace('\r', ""));
+    assert_eq!(refused["error"]["message"], expected.as_str());
+    let ran = home.run(&["tools", "call", "shop_pay", "{}"]).await;
+    assert!(ran.stderr.contains(&expected), "{ran:?}");
+    // One line where one is to be told from the other.
+    shop.offers(&json!({ "errors": { "initialize": error(&said) } }));
+    let ran = home.run(&["mcp", "test", "shop"]).await;
+    let line = said.replace('\r', "").replace('\n', "\\u{a}").replace('\t', "\\u{9}");
+    assert!(ran.code == 1 && ran.stderr.contains(&format!("error -32000: {line}")), "{ran:?}");
+    shop.offers(&json!({ "fail": true, "last_words": said }));
+    let ran = home.run(&["mcp", "test", "shop"]).await;
+    assert!(ran.code == 1 && ran.stderr.contains(&format!("\n  {rest}")), "{ran:?}");
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_work_is_not_written_and_says_why() {
     let (home, shop) = (home(), Shop::new(&json!({ "fail": true })));

@@ -60,3 +60,19 @@ pub(crate) fn corpus(name: &str) -> Option<Vec<Value>> {
     let text = std::fs::read_to_string(shared(name)?).unwrap();
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
+
+/// What in the corpora only looks hidden: it is part of what people see.
+const SEEN: [&str; 4] = [
+    "👨\u{200d}👩\u{200d}👧\u{200d}👦",
+    "👨\u{200d}👩\u{200d}👧",
+    "👩\u{200d}👩\u{200d}👧",
+    "🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+];
+
+/// Returns the first character that a terminal obeys, or that nobody sees. Lines end, some of them as on Windows.
+pub(crate) fn unseen(text: &str) -> Option<char> {
+    let text = SEEN.iter().fold(text.replace("\r\n", "\n"), |text, seen| text.replace(seen, ""));
+    let is_unseen =
+        |c: &char| (c.is_control() && !"\n\t".contains(*c)) || portcullis_core::text::is_invisible(*c);
+    text.chars().find(is_unseen)
+}

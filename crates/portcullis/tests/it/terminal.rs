@@ -1,7 +1,6 @@
 //! What strangers write neither moves a cursor nor hides anything, in logs and in what commands print.
 
-use crate::support::{corpus, home, http, shared};
-use portcullis_core::json::is_invisible;
+use crate::support::{corpus, home, http, shared, unseen};
 use portcullis_testkit::process::{UNHURRIED, run};
 use serde_json::json;
 
@@ -27,14 +26,8 @@ fn hostile() -> Vec<String> {
     lines.iter().filter_map(text).collect()
 }
 
-/// Returns the first character that a terminal obeys or does not show. Lines end, some of them as on Windows.
-fn obeyed(text: &str) -> Option<char> {
-    let text = text.replace("\r\n", "\n");
-    text.chars().find(|c| (c.is_control() && !"\n\t".contains(*c)) || is_invisible(*c))
-}
-
 #[tokio::test]
-async fn nothing_in_logs_and_output_is_obeyed() {
+async fn nothing_in_logs_and_output_is_unseen() {
     let hostile = hostile();
     for format in ["text", "json"] {
         let home = home();
@@ -50,7 +43,7 @@ async fn nothing_in_logs_and_output_is_obeyed() {
             home.write(&path, text);
             // The agent reads what is there; that is what makes the check worth something.
             let read = client.call("workspace_read", json!({ "path": path })).await;
-            raw += usize::from(obeyed(read["content"][0]["text"].as_str().unwrap()).is_some());
+            raw += usize::from(unseen(read["content"][0]["text"].as_str().unwrap()).is_some());
         }
         assert!(raw > hostile.len() / 10, "{raw}");
         let all: String = hostile.join("\n");
@@ -67,12 +60,12 @@ async fn nothing_in_logs_and_output_is_obeyed() {
         ] {
             let ran = run(home.command(args), "").await;
             let said = ran.stdout + &ran.stderr;
-            assert!(!said.is_empty() && obeyed(&said).is_none(), "{args:?}: {:?} in {said}", obeyed(&said));
+            assert!(!said.is_empty() && unseen(&said).is_none(), "{args:?}: {:?} in {said}", unseen(&said));
         }
         hub.process.stop().await;
         let log = hub.process.stderr();
         assert!(log.lines().count() > 2 * hostile.len() && !log.contains('\r'), "{log}");
-        assert_eq!(obeyed(&log), None, "{log}");
+        assert_eq!(unseen(&log), None, "{log}");
         let is_event = |line: &str| match format {
             "json" => serde_json::from_str::<serde_json::Value>(line).is_ok(),
             _ => ["ERROR ", " WARN ", " INFO ", "DEBUG "].iter().any(|level| line.starts_with(level)),

@@ -194,8 +194,8 @@ impl Header {
 
     fn take(&mut self, key: &str, value: &str) {
         let text = || -> String {
-            let seen = value.chars().filter(|c| !c.is_control() && !portcullis_core::json::is_invisible(*c));
-            seen.take(TEXT_CHARS_MAX).collect()
+            let seen = portcullis_core::text::cleaned(value);
+            seen.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect()
         };
         let names =
             || value.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);

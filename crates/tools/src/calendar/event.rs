@@ -195,10 +195,7 @@ fn told(line: &Line<'_>) -> Option<String> {
         return Some("(too long to be shown)".to_owned());
     }
     let text = line.text();
-    let shown: String = text
-        .chars()
-        .filter(|c| *c == '\n' || !(c.is_control() || portcullis_core::json::is_invisible(*c)))
-        .collect();
+    let shown = portcullis_core::text::cleaned(&text).replace('\t', "");
     let shown = shown.trim();
     match shown.chars().nth(TEXT_CHARS_MAX) {
         _ if shown.is_empty() => None,

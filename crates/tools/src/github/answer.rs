@@ -1,7 +1,7 @@
 //! What GitHub sends, as far as we look.
 
 use super::Issue;
-use portcullis_core::json::is_invisible;
+use portcullis_core::text::cleaned;
 use portcullis_egress::{HeaderMap, Url, header};
 use serde::Deserialize;
 
@@ -85,5 +85,5 @@ impl From<RawIssue> for Issue {
 
 /// Returns what a reader would see of a text.
 fn seen(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() && !is_invisible(*c)).collect()
+    cleaned(text).replace(char::is_control, "")
 }

@@ -1,6 +1,7 @@
 //! One request to the server, with all that stands around it: headers of the configuration, who we are, and redirects.
 
-use super::refused::{read, shortened, told};
+use super::refused::{read, told};
+use crate::clean::one_line;
 use crate::connection::{LinkError, RequestError};
 use crate::link::Credentials;
 use crate::spec::{HeaderSpec, HttpSpec};
@@ -154,7 +155,7 @@ impl Exchanges {
         let location = location.ok_or_else(|| failed("the server redirects without saying where".into()))?;
         // What we are asked to say again may be private, and who we are always is.
         self.own.place().joined(from, &location).ok_or_else(|| {
-            let to = shortened(&location);
+            let to = one_line(&location);
             failed(format!(
                 "the server redirects to another place, `{to}`; if that is right, put it into `url`"
             ))

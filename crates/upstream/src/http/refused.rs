@@ -1,11 +1,11 @@
 //! What a status other than success means.
 
 use super::{Way, finish};
+use crate::clean::{one_line, words};
 use crate::connection::{LinkError, RequestError, in_protocol};
 use crate::link::Outgoing;
 use bytes::Bytes;
 use portcullis_core::ForeignError;
-use portcullis_core::json::printable;
 use portcullis_egress::header::LOCATION;
 use portcullis_egress::own::{Method, Reply};
 use portcullis_wire::rpc;
@@ -15,9 +15,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How much of a refusal is read, and how much of it is told.
+/// How much of a refusal is read.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-const REFUSAL_CHARS_MAX: usize = 300;
 /// How long a server may take over saying why, or whether it still knows the session.
 const REFUSAL_WITHIN: Duration = Duration::from_secs(5);
 /// How long a session counts as known after the server said so. One that refuses much is not asked each time.
@@ -147,7 +146,7 @@ fn worded(reply: &Reply, body: &[u8]) -> String {
     let mut why = format!("the server answered {status}{usual}");
     if let Some(location) = reply.headers.get(LOCATION).filter(|_| (300..400).contains(&status)) {
         let location = String::from_utf8_lossy(location.as_bytes());
-        why.push_str(&format!(", which leads to `{}`", shortened(&location)));
+        why.push_str(&format!(", which leads to `{}`", one_line(&location)));
     }
     if let Some(said) = told(body) {
         why.push_str(&format!(": {said}"));
@@ -160,11 +159,7 @@ pub(super) fn told(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     // Pages are for browsers.
-    (!text.is_empty() && !text.starts_with('<')).then(|| shortened(text))
-}
-
-pub(super) fn shortened(text: &str) -> String {
-    printable(text).chars().take(REFUSAL_CHARS_MAX).collect()
+    (!text.is_empty() && !text.starts_with('<')).then(|| words(text))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Where a person's browser comes back to: a listener on this machine, for one login.
 
-use super::error::{OAuthError, words};
+use super::error::OAuthError;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -152,7 +152,7 @@ async fn answer(
         (None, None) => Err(OAuthError::malformed("the answer to the login", "it has no code")),
     };
     let (status, text) = if code.is_ok() { (StatusCode::OK, DONE) } else { (StatusCode::OK, NOT_DONE) };
-    let issuer = part("iss").map(|issuer| if issuer.is_empty() { words("(empty)") } else { issuer });
+    let issuer = part("iss").map(|issuer| if issuer.is_empty() { "(empty)".to_owned() } else { issuer });
     // Said once: a second answer finds the place taken, or nobody there.
     match bring.try_send(Brought { code, issuer }) {
         Ok(()) => Ok(page(status, text)),

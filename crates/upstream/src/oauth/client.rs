@@ -5,6 +5,7 @@ use super::discovery::AuthorizationServer;
 use super::error::OAuthError;
 use super::keep::{ClientKind, Login, TokenMethod};
 use super::{ClientSecret, OAuthSpec};
+use crate::clean::one_line;
 use portcullis_core::Secret;
 use portcullis_egress::{Egress, Escape, Fill, Url, header};
 use serde::Deserialize;
@@ -79,7 +80,7 @@ pub(super) fn can_be_client(spec: &OAuthSpec, server: &AuthorizationServer) -> R
 }
 
 fn unregistered(spec: &OAuthSpec, server: &AuthorizationServer) -> OAuthError {
-    let (issuer, name) = (super::error::words(&server.issuer), &spec.name);
+    let (issuer, name) = (one_line(&server.issuer), &spec.name);
     OAuthError::Unregistered(format!(
         "`{issuer}` knows only clients that a person registered there; set `mcp.{name}.oauth.client_id` to one"
     ))

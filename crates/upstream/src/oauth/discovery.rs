@@ -6,6 +6,7 @@
 
 use super::address::{authorization, endpoint, is_resource_of};
 use super::error::OAuthError;
+use crate::clean::one_line;
 use portcullis_core::json::printable;
 use portcullis_egress::{Egress, Fill, Url, header};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -257,7 +258,7 @@ async fn document<T: DeserializeOwned>(
     }
     let read = serde_json::from_slice(&body);
     // The parser's words quote no more than the kind of what it found.
-    read.map(Some).map_err(|error| OAuthError::malformed(what, super::error::words(&error.to_string())))
+    read.map(Some).map_err(|error| OAuthError::malformed(what, one_line(&error.to_string())))
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! Why nobody is logged in.
 
+use crate::clean::one_line;
 use crate::connection::LinkError;
-use portcullis_core::json::printable;
 use portcullis_egress::EgressError;
-
-/// How much of a server's words is passed on.
-const WORDS_CHARS_MAX: usize = 300;
 
 /// Why there is no token. The texts are for the person who runs the hub; no token and no code stands in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,13 +42,8 @@ impl OAuthError {
             Some(description) => format!("{code}: {description}"),
             None => code.to_owned(),
         };
-        OAuthError::Refused { what, code: words(code), why: words(&why) }
+        OAuthError::Refused { what, code: one_line(code), why: one_line(&why) }
     }
-}
-
-/// Returns a stranger's words, short and visible.
-pub(super) fn words(text: &str) -> String {
-    printable(&text.chars().take(WORDS_CHARS_MAX).collect::<String>())
 }
 
 impl From<OAuthError> for LinkError {

@@ -185,7 +185,7 @@ fn check_issuer(server: &AuthorizationServer, said: Option<&str>) -> Result<(), 
         Some(said) if said == server.issuer => Ok(()),
         Some(said) => Err(OAuthError::Mismatch(format!(
             "the login was answered by `{}` instead of `{}`; it was thrown away",
-            printable(&said.chars().take(200).collect::<String>()),
+            printable(said),
             printable(&server.issuer)
         ))),
         None if server.names_itself => Err(OAuthError::Mismatch(format!(

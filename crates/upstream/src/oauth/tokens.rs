@@ -3,6 +3,7 @@
 use super::client::OAuthClient;
 use super::error::OAuthError;
 use super::keep::{RENEW_BEFORE, TokenMethod};
+use crate::clean::one_line;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::{Clock, Secret};
@@ -127,7 +128,7 @@ pub(super) fn told(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
     let said = serde_json::from_slice::<ErrorAnswer>(body).ok();
     let code = said.as_ref().map(|said| said.error.as_str());
     if status >= 500 || status == 429 || code.is_some_and(|code| PASSING.contains(&code)) {
-        let said = code.map(|code| format!(": {}", super::error::words(code))).unwrap_or_default();
+        let said = code.map(|code| format!(": {}", one_line(code))).unwrap_or_default();
         let why = format!("it answered {status}{}{said}", portcullis_egress::reason(status));
         return OAuthError::Unreachable { what: WHERE, why };
     }

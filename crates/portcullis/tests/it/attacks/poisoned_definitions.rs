@@ -1,18 +1,14 @@
 //! Definitions that say one thing to a person and another to a model or a terminal.
 //!
-//! The figure: no character that is obeyed or not seen, in anything an agent, a log or a terminal gets; and what is
+//! The figure: no character that is obeyed or not seen, in anything an agent, a log, a terminal or the API gets; and what is
 //! harmless arrives exactly as it was written.
 
+use crate::admin::Admin;
 use crate::shop::{Shop, done};
-use crate::support::{corpus, home, http, shared};
-use portcullis_core::json::is_invisible;
+use crate::support::{corpus, home, http, shared, unseen};
 use portcullis_testkit::process::Home;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
-
-fn hidden(text: &str) -> Option<char> {
-    text.replace("\r\n", "\n").chars().find(|c| (c.is_control() && !"\n\t".contains(*c)) || is_invisible(*c))
-}
 
 /// Every text and key in a value.
 fn texts(value: &Value, into: &mut Vec<String>) {
@@ -82,7 +78,7 @@ async fn nothing_hidden_reaches_an_agent_a_log_or_a_terminal_and_nothing_harmles
     let mut said = Vec::new();
     texts(&json!(harmful), &mut said);
     // The weak variant: what comes in is not what may go out.
-    let raw = said.iter().filter(|text| hidden(text).is_some()).count();
+    let raw = said.iter().filter(|text| unseen(text).is_some()).count();
     assert!(raw >= 3, "{raw}");
     let shop = Shop::new(
         &json!({ "instructions": "Hi\u{1b}[2J\u{202e}", "tools": offered, "prompts": [{ "name": "p\u{202e}", "description": "x\u{1b}[1A" }] }),
@@ -90,8 +86,12 @@ async fn nothing_hidden_reaches_an_agent_a_log_or_a_terminal_and_nothing_harmles
     let home = home();
     shop.configure(&home, "");
     let printed = everything_printed(&home).await;
-    let found = printed.lines().find(|line| hidden(line).is_some());
+    let found = printed.lines().find(|line| unseen(line).is_some());
     assert_eq!(found, None, "on the terminal");
+    assert!(
+        printed.contains("👩\u{200d}👩\u{200d}👧") || shared("tool_definitions.jsonl").is_none(),
+        "{printed}"
+    );
     let mut hub = home.serve().await;
     let mut client = http(&hub, "2025-11-25").await;
     let list = until("the server is listed", async || {
@@ -114,7 +114,7 @@ async fn nothing_hidden_reaches_an_agent_a_log_or_a_terminal_and_nothing_harmles
         let mut seen = Vec::new();
         texts(tool, &mut seen);
         if !is_harmless {
-            let found = seen.iter().find(|text| hidden(text).is_some());
+            let found = seen.iter().find(|text| unseen(text).is_some());
             assert_eq!(found, None, "{tool}");
             clean += 1;
         }
@@ -134,12 +134,20 @@ async fn nothing_hidden_reaches_an_agent_a_log_or_a_terminal_and_nothing_harmles
         all["tools"].as_array().unwrap().iter().filter(|tool| tool["name"] == "workspace_read").count(),
         1
     );
+    let ann = Admin::first(&hub).await;
+    for path in ["/servers", "/servers/shop", "/tools"] {
+        let reply = ann.get(path).await.text();
+        assert!(reply.contains("shop") && unseen(&reply).is_none(), "{path}: {:?}", unseen(&reply));
+    }
+    // It means what it meant.
+    let instructions = ann.sees("/servers/shop").await["instructions"].clone();
+    assert_eq!(instructions, "Hi\u{1b}[2J\u{202e}");
     let prompts = client.result("prompts/list", json!({})).await;
-    assert_eq!(hidden(&prompts.to_string()), None, "{prompts}");
+    assert_eq!(unseen(&prompts.to_string()), None, "{prompts}");
     done(&home, &["mcp", "trust", "shop", "--revoke"]).await;
     hub.process.says("Something waits until a person has looked").await;
     hub.process.stop().await;
-    assert_eq!(hub.process.stderr().lines().find(|line| hidden(line).is_some()), None, "in the log");
+    assert_eq!(hub.process.stderr().lines().find(|line| unseen(line).is_some()), None, "in the log");
     eprintln!(
         "figure: {} definitions offered, {clean} of them harmful and listed clean, {} harmless ones unchanged, {raw} texts held something hidden",
         offered.len(),

@@ -24,7 +24,7 @@ const NAME_BYTES_MAX: usize = 200;
 impl Leak {
     pub(super) fn is_file_name(&self) -> bool {
         let visible =
-            |c: char| !c.is_control() && !portcullis_core::json::is_invisible(c) && !"/\\".contains(c);
+            |c: char| !c.is_control() && !portcullis_core::text::is_invisible(c) && !"/\\".contains(c);
         self.text.len() <= NAME_BYTES_MAX && self.text.trim() == self.text && self.text.chars().all(visible)
     }
 }
