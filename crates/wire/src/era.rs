@@ -261,6 +261,12 @@ impl RequestMeta {
     }
 }
 
+/// Returns whether a parameter that means nothing to the hub is for the server of a call. A wish for a task is ignored, as
+/// it is by whoever does not offer tasks: nobody could ask after it.
+pub fn is_passed_on(revision: Revision, name: &str) -> bool {
+    revision.era() == Era::PerRequest || name != "task"
+}
+
 /// Returns which revision a request on a line (stdio, socket) speaks, or `None` for that of its session.
 pub fn of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
     match meta.version.as_deref() {

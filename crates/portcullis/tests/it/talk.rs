@@ -385,3 +385,12 @@ async fn what_a_client_answers_arrives_as_it_left() {
     let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
     answers(&hub, &mut client, call, json!({}), answer).await;
 }
+
+#[tokio::test]
+async fn a_wish_for_a_task_that_nobody_could_ask_after_is_ignored() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({})).await;
+    let call = json!({ "name": "far_heard", "arguments": {}, "task": { "ttl": 5000 }, "mine": 1 });
+    let heard = client.result("tools/call", call).await;
+    assert!(text(&heard).contains(r#"\"mine\":1"#) && !text(&heard).contains(r#"\"ttl\""#), "{heard}");
+}
