@@ -125,7 +125,12 @@ impl Connection {
     }
 
     pub(crate) fn is_modern(&self) -> bool {
-        self.revision().is_some_and(|revision| revision.era() == Era::PerRequest)
+        self.era() == Era::PerRequest
+    }
+
+    /// Returns in which era's words it is spoken. Until that is agreed on, in those of the older.
+    pub(crate) fn era(&self) -> Era {
+        self.revision().map_or(Era::Sessions, Revision::era)
     }
 
     /// Makes a request of the hub's own.

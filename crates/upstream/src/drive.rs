@@ -472,7 +472,8 @@ fn start(
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
-    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through: as_task.is_some() };
+    let sees_through = as_task.map(|_| connection.era());
+    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through };
     let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
     let is_completion = matches!(call.target, Target::Completion(_));

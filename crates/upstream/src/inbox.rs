@@ -10,7 +10,7 @@ use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::{Id, era};
+use portcullis_wire::{Era, Id, era};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -117,8 +117,8 @@ pub(crate) struct Listener {
     pub(crate) client: Arc<Client>,
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) slot: Arc<Slot>,
-    /// Whether the hub asks after the task that the call may become.
-    pub(crate) sees_through: bool,
+    /// In whose words the server begins a task, where the hub asks after the one that the call may become.
+    pub(crate) sees_through: Option<Era>,
 }
 
 /// Where everything arrives that one server says.
@@ -263,8 +263,8 @@ impl Inbox {
 
     /// Remembers whose task it is that a call became: at once, because the next message may be about it.
     fn begin_task(&self, request: u64, waiting: &Waiting, result: &RawValue) {
-        let Some(caller) = waiting.caller.as_ref().filter(|caller| caller.sees_through) else { return };
-        if let Some(task) = Task::begun(result) {
+        let Some(caller) = &waiting.caller else { return };
+        if let Some(task) = caller.sees_through.and_then(|era| Task::begun(era, result)) {
             self.tasks().insert(task.id, Tasked { request, caller: caller.clone() });
         }
     }
