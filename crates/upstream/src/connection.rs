@@ -1,7 +1,7 @@
 //! One live connection to a server: requests out, answers back.
 
 use crate::inbox::{Answer, Inbox, Listener};
-use crate::link::{Carrier, Link, Outgoing};
+use crate::link::{self, Carrier, Link, Outgoing};
 use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
@@ -252,11 +252,7 @@ impl Connection {
 
     /// Says something that needs no answer, some time soon.
     pub(crate) fn notify(&self, method: &'static str, params: &Value) {
-        let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
-        tokio::spawn(async move {
-            // A server that is gone needs to hear nothing.
-            let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
-        });
+        link::send_soon(self.link.clone(), Some(method), rpc::notification(method, params));
     }
 }
 

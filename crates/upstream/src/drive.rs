@@ -440,6 +440,8 @@ fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolErr
         Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state) }),
         Err(error) => ToolError::internal(error),
     }
+        // First of all the server hears that the call is given up, where it is.
+        self.sent.running = Box::pin(std::future::pending());
 }
 
 fn reply(connection: &Connection, asked: &Asked, answer: Option<&Value>) {

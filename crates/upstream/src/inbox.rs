@@ -1,11 +1,10 @@
 //! What a server says: answers to those who wait for them, and what it says by itself.
 
 use crate::connection::RequestError;
-use crate::link::{Link, Outgoing};
+use crate::link::{self, Link, Outgoing};
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
-use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::params::Fields;
@@ -495,11 +494,7 @@ impl Inbox {
     /// Answers a question of the server's.
     pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
         let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
-        let bytes: Bytes = rpc::response(Some(id), answer);
-        tokio::spawn(async move {
-            // A server that is gone needs no answer.
-            let _ = link.send(Outgoing::aside(None, bytes)).await;
-        });
+        link::send_soon(link, None, rpc::response(Some(id), answer));
     }
 
     /// Ends every request that waits: the server is gone.

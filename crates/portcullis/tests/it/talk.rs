@@ -394,3 +394,18 @@ async fn a_wish_for_a_task_that_nobody_could_ask_after_is_ignored() {
     let heard = client.result("tools/call", call).await;
     assert!(text(&heard).contains(r#"\"mine\":1"#) && !text(&heard).contains(r#"\"ttl\""#), "{heard}");
 }
+
+#[tokio::test]
+async fn that_a_call_is_given_up_is_heard_before_what_becomes_of_its_questions() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "elicitation": {} })).await;
+    let id = client.begin("tools/call", say(json!([QUESTION, { "wait": true }, { "wait": true }]))).await;
+    client.told("elicitation/create").await;
+    client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    heard(&home, r#""id":"q","error":"#).await;
+    let seen = std::fs::read_to_string(record(&home)).unwrap();
+    assert!(seen.find("notifications/cancelled") < seen.find(r#""id":"q","error":"#), "{seen}");
+    assert!(seen.contains("notifications/cancelled"), "{seen}");
+}
