@@ -14,7 +14,7 @@ use crate::slot::{News, Slot};
 use arc_swap::ArcSwapOption;
 use portcullis_core::json::printable;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question,
+    Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question, ToolError,
 };
 use portcullis_wire::{Era, era, rpc};
 use serde::Deserialize;
@@ -284,9 +284,10 @@ impl Tasking {
             return Ok(());
         }
         let questions = drive::questions(open).map_err(|error| said(error.message))?;
-        let answers = self.peer.ask(questions).await;
-        let answers =
-            answers.map_err(|_| said("the client did not answer what the task asked".to_owned()))?;
+        let answers = drive::ask_each(&*self.peer, questions).await.map_err(|refused| match refused {
+            AskRefused::Refused(_) => said(ToolError::from(refused).message),
+            _ => said("the client did not answer what the task asked".to_owned()),
+        })?;
         let answers = Value::Object(answers.into_iter().collect());
         self.about("tasks/update", id, &format!(r#""inputResponses":{answers}"#)).await.map(drop)
     }

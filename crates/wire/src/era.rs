@@ -137,7 +137,7 @@ impl Offers {
 }
 
 /// Returns whether a person is to follow an address.
-fn is_url(ask: &Ask) -> bool {
+pub fn is_url(ask: &Ask) -> bool {
     ask.kind == AskKind::Elicit && ask.params["mode"] == "url"
 }
 
@@ -175,6 +175,15 @@ pub fn ask_params(ask: &Ask, new_id: impl FnOnce() -> Option<String>) -> Cow<'_,
 
 /// By which a client is told that a person has followed an address.
 const ELICITATION_ID: &str = "elicitationId";
+
+/// Returns whether there is anything in a question that could be shown or answered. Only folders are asked for without
+/// a word.
+pub fn is_askable(kind: AskKind, params: &Value) -> bool {
+    match kind {
+        AskKind::Elicit | AskKind::Sample => params.is_object(),
+        AskKind::Roots => params.is_object() || params.is_null(),
+    }
+}
 
 /// Returns the method by which the client is asked.
 pub fn ask_method(kind: AskKind) -> &'static str {
