@@ -1,6 +1,7 @@
 //! What a running call may say to the one who made it.
 
-use crate::error::{ErrorKind, InputRequired, ToolError};
+use crate::error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
+use crate::json::printable;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -104,6 +105,17 @@ pub enum AskKind {
     Roots,
 }
 
+impl AskKind {
+    /// Returns whether a value has the shape of an answer to that kind of question.
+    pub fn is_answer(self, answer: &Value) -> bool {
+        match self {
+            AskKind::Elicit => answer.get("action").is_some_and(Value::is_string),
+            AskKind::Sample => answer.get("content").is_some(),
+            AskKind::Roots => answer.get("roots").is_some_and(Value::is_array),
+        }
+    }
+}
+
 /// One request to the client, in the client's own words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
@@ -141,7 +153,9 @@ pub enum AskRefused {
     NotOffered(AskKind),
     /// The client offers it, and gets the questions as the result of this round; the call is made again with the answers.
     NextRound(InputRequired),
-    /// The client said no, or went away.
+    /// The client answered with an error of its own.
+    Refused(ForeignError),
+    /// The client went away, or what it answered cannot be read.
     Failed(String),
 }
 
@@ -150,6 +164,15 @@ impl From<AskRefused> for ToolError {
         match refused {
             AskRefused::NotOffered(kind) => ToolError::needs_capability(kind),
             AskRefused::NextRound(questions) => ToolError::input_required(questions),
+            // Whoever said no is not asked once more.
+            AskRefused::Refused(said) => {
+                let message = printable(&said.message);
+                let message =
+                    format!("the client refused what it was asked with error {}: {message}", said.code);
+                let mut error = ToolError::new(ErrorKind::Upstream, message);
+                error.fault = Fault::Caller;
+                error
+            }
             AskRefused::Failed(reason) => {
                 ToolError::new(ErrorKind::Upstream, "the client did not answer the question it was asked")
                     .hint("try the call again")

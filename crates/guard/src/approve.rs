@@ -231,7 +231,9 @@ async fn take(
         // A client that is asked by the result of this round gets its question as an error, and that passes as it is.
         Err(next_round @ AskRefused::NextRound(_)) => return Err(next_round.into()),
         // Whoever cannot be asked there can be asked elsewhere.
-        Err(AskRefused::NotOffered(_) | AskRefused::Failed(_)) => return Ok(Reply::None),
+        Err(AskRefused::NotOffered(_) | AskRefused::Refused(_) | AskRefused::Failed(_)) => {
+            return Ok(Reply::None);
+        }
         Ok(answers) => match answers.get(key).and_then(verdict) {
             // Not offered, so not meant.
             Some(Verdict::Approve(Span::Session)) if pending.call.session.is_none() => {

@@ -480,7 +480,8 @@ impl Exchange {
     ) -> Result<CallJob, RpcError> {
         let caller = self.caller();
         let cancel = self.cancel.clone();
-        let passed = Passed { params: params.others()?, meta: self.meta.others.clone() };
+        let others = params.others(|name| era::is_passed_on(self.revision, name))?;
+        let passed = Passed { params: others, meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
             let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });

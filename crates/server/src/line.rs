@@ -63,7 +63,8 @@ where
     let session = Session::new(hub.local_client.load_full(), transport, outlet.clone())
         .and_then(|session| hub.sessions.add(&session).map(|()| session))
         .map_err(|error| std::io::Error::other(error.message))?;
-    let writer = tokio::spawn(write_lines(to, receiver));
+    let over = CancellationToken::new();
+    let writer = tokio::spawn(write_lines(to, receiver, over.clone()));
     let connection = Connection { hub: hub.clone(), session: session.clone(), outlet, room };
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
@@ -71,11 +72,13 @@ where
     session.input_over.cancel();
     calls.close();
     calls.wait().await;
-    // Let go of every sender, so that the writer sees the end of its queue.
     hub.sessions.remove(&session.id);
     drop((connection, session));
     waiting.close();
     waiting.wait().await;
+    // What must arrive is queued now. Whoever may still have something to tell, as of an address that a person was shown
+    // or of a call that waits for its client, is not waited for.
+    over.cancel();
     match writer.await {
         Ok(Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
         _ => read,
@@ -85,9 +88,19 @@ where
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut to: W,
     mut receiver: mpsc::Receiver<Clean>,
+    over: CancellationToken,
 ) -> std::io::Result<()> {
     let mut buffer = Vec::with_capacity(4096);
-    while let Some(message) = receiver.recv().await {
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = receiver.recv() => message,
+            () = over.cancelled(), if !receiver.is_closed() => {
+                receiver.close();
+                continue;
+            }
+        };
+        let Some(message) = message else { break };
         buffer.clear();
         buffer.extend_from_slice(&message.into_bytes());
         buffer.push(b'\n');
@@ -111,7 +124,7 @@ struct Connection {
     hub: Arc<Hub>,
     session: Arc<Session>,
     outlet: Arc<dyn Outlet>,
-    /// The queue of answers. Weak, because the writer waits for the end of all senders.
+    /// The queue of answers.
     room: mpsc::WeakSender<Clean>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::dispatch::caller;
 use crate::hub::Hub;
-use crate::peer::{SessionPeer, is_answer};
+use crate::peer::SessionPeer;
 use crate::session::Session;
 use portcullis_core::{Answer, Ask, AskKind, BoxFuture, Clients, LogMessage, Peer, Question};
 use portcullis_wire::era::RequestMeta;
@@ -36,7 +36,7 @@ impl Clients for Hub {
             let ask = Ask { kind: AskKind::Roots, params: Value::Null };
             let asked = peer.ask(vec![Question { key: String::new(), ask }]);
             let answers = tokio::time::timeout(ROOTS_WITHIN, asked).await.ok()?.ok()?;
-            answers.into_values().find(|answer| is_answer(AskKind::Roots, answer))
+            answers.into_values().find(|answer| AskKind::Roots.is_answer(answer))
         })
     }
 

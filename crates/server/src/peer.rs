@@ -55,11 +55,12 @@ impl SessionPeer {
         }
         let mut answers = Answers::new();
         for (key, answer, _open) in waiting {
+            let gone = |why: &str| Err(AskRefused::Failed(why.to_owned()));
             let answer = tokio::select! {
-                () = session.input_over.cancelled() => Err("the client has gone".to_owned()),
-                answer = answer => answer.unwrap_or_else(|_| Err("the session was closed".to_owned())),
+                () = session.input_over.cancelled() => gone("the client has gone"),
+                answer = answer => answer.unwrap_or_else(|_| gone("the session was closed")),
             };
-            answers.insert(key, answer.map_err(AskRefused::Failed)?);
+            answers.insert(key, answer?);
         }
         Ok(answers)
     }
@@ -186,7 +187,7 @@ impl RoundPeer {
         let (mut known, mut open) = (Answers::new(), Vec::new());
         for question in questions {
             match self.answers.get(&question.key) {
-                Some(answer) if is_answer(question.ask.kind, answer) => {
+                Some(answer) if question.ask.kind.is_answer(answer) => {
                     known.insert(question.key, answer.clone());
                 }
                 _ => open.push(question),
@@ -199,15 +200,6 @@ impl RoundPeer {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
         Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
-    }
-}
-
-/// Returns whether a value has the shape of an answer to that kind of question.
-pub(crate) fn is_answer(kind: AskKind, answer: &Value) -> bool {
-    match kind {
-        AskKind::Elicit => answer.get("action").is_some_and(Value::is_string),
-        AskKind::Sample => answer.get("content").is_some(),
-        AskKind::Roots => answer.get("roots").is_some_and(Value::is_array),
     }
 }
 

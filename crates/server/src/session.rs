@@ -5,7 +5,7 @@ use crate::hub::{Hub, HubLimits, SessionCounts};
 use crate::stream::{Outlet, Stream};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, Audience, Client, Limit, LogLevel, Watch};
+use portcullis_core::{Ask, AskRefused, Audience, Client, Limit, LogLevel, Watch};
 use portcullis_wire::era::{self, Offers};
 use portcullis_wire::{Id, Revision, RpcError, rpc};
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ struct Negotiated {
     capabilities: Map<String, Value>,
 }
 
-type QuestionResult = Result<Value, String>;
+type QuestionResult = Result<Value, AskRefused>;
 
 /// One session.
 pub(crate) struct Session {
@@ -251,8 +251,12 @@ impl Session {
         let Id::Number(id) = &response.id else { return };
         let Some(sender) = lock(&self.questions).remove(id) else { return };
         let result = match response.outcome {
-            Ok(raw) => portcullis_core::json::parse_exact(raw.get()).map_err(|e| e.to_string()),
-            Err(raw) => Err(portcullis_core::json::printable(raw.get())),
+            Ok(raw) => portcullis_core::json::parse_exact(raw.get())
+                .map_err(|error| AskRefused::Failed(error.to_string())),
+            Err(raw) => Err(rpc::said(raw).map_or_else(
+                || AskRefused::Failed(portcullis_core::json::printable(raw.get())),
+                AskRefused::Refused,
+            )),
         };
         // The call that asked may be gone.
         let _ = sender.send(result);

@@ -1,7 +1,6 @@
 //! Calls that run on while the client looks in from time to time.
 
 use crate::dispatch::{CallJob, error_style, log_failure};
-use crate::peer::is_answer;
 use crate::session::random_id;
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, LogMessage, Peer, Progress,
@@ -203,7 +202,7 @@ impl Tasks {
             if let Phase::Asking(questions) = phase {
                 for (key, answer) in answers {
                     // Only what was asked, and only in the shape of an answer.
-                    if questions.get(&key).is_some_and(|question| is_answer(question.ask.kind, &answer)) {
+                    if questions.get(&key).is_some_and(|question| question.ask.kind.is_answer(&answer)) {
                         questions.remove(&key);
                         known.insert(key, answer);
                     }

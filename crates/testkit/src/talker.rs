@@ -14,18 +14,19 @@ use std::time::Duration;
 
 /// Serves until standard input ends.
 pub fn serve(revision: &str) -> io::Result<()> {
-    let mut lines = io::stdin().lock().lines();
     let is_newer = revision == "2026-07-28";
     let mut heard = Vec::new();
     let append = |path| std::fs::File::options().append(true).create(true).open(path);
     let record = std::env::var_os("HEARD").map(append).transpose()?;
+    let mut lines = io::stdin().lock().lines().map(|line| {
+        let line = line?;
+        record.as_ref().map_or(Ok(()), |mut file| writeln!(file, "{line}"))?;
+        io::Result::Ok(line)
+    });
     while let Some(line) = lines.next() {
         let line = line?;
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
         heard.push(line.clone());
-        if let Some(mut file) = record.as_ref() {
-            writeln!(file, "{line}")?;
-        }
         let told = match message["method"].as_str() {
             Some("notifications/initialized") => std::env::var("AT_START").ok(),
             Some("notifications/roots/list_changed") => std::env::var("AT_OTHER_ROOTS").ok(),

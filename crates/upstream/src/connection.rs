@@ -2,7 +2,7 @@
 
 use crate::clean::words;
 use crate::inbox::{Answer, Inbox, Listener};
-use crate::link::{Carrier, Link, Outgoing};
+use crate::link::{self, Carrier, Link, Outgoing};
 use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
@@ -123,7 +123,12 @@ impl Connection {
     }
 
     pub(crate) fn is_modern(&self) -> bool {
-        self.revision().is_some_and(|revision| revision.era() == Era::PerRequest)
+        self.era() == Era::PerRequest
+    }
+
+    /// Returns in which era's words it is spoken. Until that is agreed on, in those of the older.
+    pub(crate) fn era(&self) -> Era {
+        self.revision().map_or(Era::Sessions, Revision::era)
     }
 
     /// Makes a request of the hub's own.
@@ -245,11 +250,7 @@ impl Connection {
 
     /// Says something that needs no answer, some time soon.
     pub(crate) fn notify(&self, method: &'static str, params: &Value) {
-        let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
-        tokio::spawn(async move {
-            // A server that is gone needs to hear nothing.
-            let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
-        });
+        link::send_soon(self.link.clone(), Some(method), rpc::notification(method, params));
     }
 }
 

@@ -11,25 +11,27 @@
 use crate::catalog::OwnTool;
 use crate::connection::{Ask as Outward, Connection, RequestError, add};
 use crate::inbox::{Answer, Asked, Listener};
-use crate::slot::Slot;
+use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::{self, TaskPeer, Tasking};
+use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, InputRequired, OWN_KEYS, Peer, Question, Target,
-    ToolError,
+    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, ForeignError, InputRequired, OWN_KEYS, Peer,
+    Question, Target, ToolError,
 };
 use portcullis_wire::era;
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How often a server may ask before it has to come to an end.
 const ROUNDS_MAX: usize = 32;
@@ -37,6 +39,8 @@ const ROUNDS_MAX: usize = 32;
 const PARKED_FOR: Duration = Duration::from_secs(300);
 /// How many calls of one server may be kept so.
 const PARKED_MAX: usize = 256;
+/// Under which keys a client is asked to show addresses that a person has to follow before the call.
+const ADDRESS_KEYS: &str = "address_";
 
 /// What is asked of a server, apart from how it goes on.
 pub(crate) struct Request {
@@ -86,6 +90,8 @@ enum Left {
     Server { state: Option<String> },
     /// The name of a call that is parked here.
     Parked(String),
+    /// The call is made anew once a person has followed addresses.
+    Anew,
 }
 
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -106,6 +112,12 @@ struct ParkedCall {
     connection: Arc<Connection>,
 }
 
+/// A call that is kept, and what sees to it that it is not kept for too long.
+struct Kept {
+    call: ParkedCall,
+    _ends: AbortOnDropHandle<()>,
+}
+
 /// Runs on by itself, and ends with whoever holds it.
 struct Apart(JoinHandle<Answer>);
 
@@ -123,10 +135,11 @@ impl Drop for Apart {
 
 /// The calls of one server that wait for their clients.
 #[derive(Default)]
-pub(crate) struct Parked(Mutex<HashMap<String, ParkedCall>>);
+pub(crate) struct Parked(Mutex<HashMap<String, Kept>>);
 
 impl Parked {
-    fn keep(self: &Arc<Self>, call: ParkedCall) -> Result<String, ToolError> {
+    /// Keeps a call until its client is back, is gone for good, or has taken too long.
+    fn keep(self: &Arc<Self>, call: ParkedCall, peer: Arc<dyn Peer>) -> Result<String, ToolError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
         let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -135,16 +148,19 @@ impl Parked {
             return Err(ToolError::unavailable("too many calls wait for answers of their clients")
                 .hint("try again later"));
         }
-        all.insert(key.clone(), call);
-        drop(all);
+        call.sent.slot.goes_away(true);
         let (parked, name): (Weak<Parked>, String) = (Arc::downgrade(self), key.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(PARKED_FOR).await;
+        let ends = tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(PARKED_FOR) => {}
+                () = peer.gone() => {}
+            }
             // Dropped: the server is told that nobody waits any more.
             if let Some(parked) = parked.upgrade() {
                 let _late = parked.lock().remove(&name);
             }
         });
+        all.insert(key.clone(), Kept { call, _ends: AbortOnDropHandle::new(ends) });
         Ok(key)
     }
 
@@ -153,10 +169,12 @@ impl Parked {
     }
 
     fn take(&self, key: &str) -> Option<ParkedCall> {
-        self.lock().remove(key)
+        let Kept { call, .. } = self.lock().remove(key)?;
+        call.sent.slot.goes_away(false);
+        Some(call)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ParkedCall>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,21 +208,39 @@ pub(crate) fn drive<'a>(
                 ToolError::unavailable("the call that was to go on has ended meanwhile")
                     .hint("make the call again from the beginning")
             })?;
-            let ParkedCall { sent, open, asked, connection } = kept;
+            let ParkedCall { mut sent, open, asked, connection } = kept;
             // Before the server can go on: what it says from now on is for this request.
             match &sent.task {
                 Some(task) => task.goes_on(peer),
                 None => connection.inbox.goes_on(&sent.slot, peer),
             }
-            for (key, asked) in open {
-                // One that the server has taken back needs no answer.
-                if !asked.void.is_cancelled() {
-                    reply(&connection, &asked, answers.get(&key));
-                    sent.slot.answered(&asked.id);
+            let mut unanswered = Vec::new();
+            // One that the server has taken back needs no answer.
+            for (key, asked) in open.into_iter().filter(|(_, asked)| !asked.void.is_cancelled()) {
+                match answers.get(&key).filter(|answer| asked.ask.kind.is_answer(answer)) {
+                    Some(answer) => {
+                        reply(&connection, &asked, Some(answer));
+                        sent.slot.answered(&asked.id);
+                    }
+                    None => unanswered.push((key, asked)),
                 }
             }
             sent.slot.alive();
-            Drive { connection, parked, call, request, sent, asked, rounds: 0 }
+            // A call that has ended meanwhile needs no answers either.
+            if let Some(answer) = (&mut sent.running).now_or_never() {
+                sent.running = Box::pin(std::future::ready(answer));
+                unanswered.clear();
+            }
+            let mut drive = Drive { connection, parked, call, request, sent, asked, rounds: 0 };
+            // To say nothing is not to say no: what is still open is asked again.
+            if !unanswered.is_empty() {
+                return Err(drive.park(unanswered)?);
+            }
+            drive
+        }
+        (Some(Left::Anew), Some(answers)) => {
+            followed(answers)?;
+            Drive::begin(connection, parked, call, request, None)
         }
         // What a client brings is the server's to judge, whether it was asked for here or not.
         (left, Some(answers)) if left.is_some() || answers.keys().any(|key| own(&key)) => {
@@ -262,7 +298,7 @@ impl<'a> Drive<'a> {
                     None => continue,
                 },
             };
-            let result = answer.map_err(Failure::Request)?;
+            let result = answer.map_err(|error| self.failed(error))?;
             match questions_of(&result)? {
                 None => return Ok(result),
                 Some((questions, state)) => Box::pin(self.ask_for_next_round(questions, state)).await?,
@@ -276,6 +312,21 @@ impl<'a> Drive<'a> {
             answer = &mut self.sent.running => Next::Answer(answer),
             asked = self.sent.slot.questions() => Next::Asked(asked),
         }
+    }
+
+    /// Tells why there is no result. Where a server of the older era wants a person to follow addresses first, a client of
+    /// rounds is asked that in the way it knows.
+    fn failed(&self, error: RequestError) -> Failure {
+        let peer = &*self.call.ctx.peer;
+        if let RequestError::Refused(said) = &error
+            && !self.connection.is_modern()
+            && peer.round().is_some()
+            && let Some(questions) = addresses(said)
+            && questions.iter().all(|question| peer.accepts(&question.ask))
+        {
+            return Failure::Told(ends_round(peer, questions, &Left::Anew));
+        }
+        Failure::Request(error)
     }
 
     /// Counts how often the server asks.
@@ -302,7 +353,7 @@ impl<'a> Drive<'a> {
             return Err(ends_round(&**peer, questions, &Left::Server { state }));
         }
         not_offered(&**peer, &questions)?;
-        let answers = if questions.is_empty() { Answers::new() } else { peer.ask(questions).await? };
+        let answers = ask_each(&**peer, questions).await?;
         self.sent = start(&self.connection, self.call, &self.request, Some((state, answers)));
         Ok(())
     }
@@ -319,7 +370,7 @@ impl<'a> Drive<'a> {
         let call = self.call;
         let peer = &*call.ctx.peer;
         if peer.round().is_some() {
-            return Err(self.park(peer, open)?);
+            return Err(self.park(open)?);
         }
         let mut asking: FuturesUnordered<_> =
             open.into_iter().map(|(key, asked)| put(peer, key, asked)).collect();
@@ -339,7 +390,7 @@ impl<'a> Drive<'a> {
                         Some(Ok(answer)) => reply(&self.connection, &asked, answer.as_ref()),
                         // The server decides what it does without an answer.
                         Some(Err(refused)) => {
-                            let refused = not_answered(asked.ask.kind, &refused);
+                            let refused = not_answered(asked.ask.kind, refused);
                             self.connection.inbox.answer(&asked.id, Err(refused));
                         }
                     }
@@ -372,7 +423,8 @@ impl<'a> Drive<'a> {
     }
 
     /// Keeps the call until the client is back, and returns what tells the client so. Meanwhile the server is listened to.
-    fn park(&mut self, peer: &dyn Peer, open: Vec<(String, Asked)>) -> Result<ToolError, ToolError> {
+    fn park(&mut self, open: Vec<(String, Asked)>) -> Result<ToolError, ToolError> {
+        let peer = &self.call.ctx.peer;
         let questions = open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() });
         let questions: Vec<Question> = questions.collect();
         let running = std::mem::replace(&mut self.sent.running, Box::pin(std::future::pending()));
@@ -380,14 +432,16 @@ impl<'a> Drive<'a> {
         let (slot, task) = (std::mem::take(&mut self.sent.slot), self.sent.task.clone());
         let sent = Sent { running, slot, task };
         let (asked, connection) = (self.asked, self.connection.clone());
-        let key = self.parked.keep(ParkedCall { sent, open, asked, connection })?;
-        Ok(ends_round(peer, questions, &Left::Parked(key)))
+        let key = self.parked.keep(ParkedCall { sent, open, asked, connection }, peer.clone())?;
+        Ok(ends_round(&**peer, questions, &Left::Parked(key)))
     }
 }
 
 /// A question may be open when its call is over, and may have had nothing to do with it.
 impl Drop for Drive<'_> {
     fn drop(&mut self) {
+        // First of all the server hears that the call is given up, where it is.
+        self.sent.running = Box::pin(std::future::pending());
         for (id, kind) in self.sent.slot.left_open() {
             match kind {
                 AskKind::Roots => self.connection.inbox.roots_outside(id),
@@ -414,6 +468,51 @@ async fn put(
         answers = peer.ask(vec![question]) => Some(answers.map(|mut answers| answers.remove(&key))),
     };
     (asked, answer)
+}
+
+/// Puts questions of a server of the newer era to a client that can be asked while the call waits, all of them before the
+/// first answer. Where the client does not show one to its person, nobody has chosen anything.
+pub(crate) async fn ask_each(peer: &dyn Peer, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+    let asking = questions.into_iter().map(async |question| {
+        let (key, kind) = (question.key.clone(), question.ask.kind);
+        match peer.ask(vec![question]).await {
+            Err(AskRefused::Refused(_)) if kind == AskKind::Elicit => {
+                Ok(Answers::from([(key, json!({ "action": "cancel" }))]))
+            }
+            answers => answers,
+        }
+    });
+    let answers = futures::future::try_join_all(asking).await?;
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// Returns the addresses that a person has to follow before the call, if that is what an error says.
+fn addresses(said: &ForeignError) -> Option<Vec<Question>> {
+    #[derive(Deserialize)]
+    struct Data {
+        elicitations: Vec<Value>,
+    }
+    if said.code != i64::from(rpc::URL_ELICITATION_REQUIRED) {
+        return None;
+    }
+    let Data { elicitations } = serde_json::from_str(said.data.as_ref()?.get()).ok()?;
+    let count = elicitations.len();
+    let questions = elicitations.into_iter().zip(1..).map(|(params, number)| {
+        let ask = Ask { kind: AskKind::Elicit, params };
+        Question { key: format!("{ADDRESS_KEYS}{number}"), ask }
+    });
+    let questions: Vec<Question> = questions.filter(|question| era::is_url(&question.ask)).collect();
+    (questions.len() == count && (1..=QUESTIONS_MAX).contains(&count)).then_some(questions)
+}
+
+/// Returns whether addresses were followed. Whoever did not want to is not asked again and again.
+fn followed(answers: &Answers) -> Result<(), ToolError> {
+    let mut addresses = answers.iter().filter(|(key, _)| key.starts_with(ADDRESS_KEYS));
+    if addresses.all(|(_, answer)| answer["action"] == "accept") {
+        return Ok(());
+    }
+    let message = "the server wants a person to follow its address before the call, and that was declined";
+    Err(ToolError::new(ErrorKind::Upstream, message))
 }
 
 fn kind_name(kind: AskKind) -> &'static str {
@@ -453,8 +552,9 @@ fn reply(connection: &Connection, asked: &Asked, answer: Option<&Value>) {
     connection.inbox.answer(&asked.id, answer);
 }
 
-fn not_answered(kind: AskKind, refused: &AskRefused) -> RpcError {
+fn not_answered(kind: AskKind, refused: AskRefused) -> RpcError {
     match refused {
+        AskRefused::Refused(said) => RpcError::passed_on(said),
         AskRefused::NotOffered(_) => RpcError::method_not_found(era::ask_method(kind)),
         AskRefused::Failed(_) | AskRefused::NextRound(_) => {
             RpcError::new(rpc::INVALID_REQUEST, "the client did not answer")
@@ -472,7 +572,8 @@ fn start(
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
-    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through: as_task.is_some() };
+    let sees_through = as_task.map(|_| connection.era());
+    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through };
     let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
     let is_completion = matches!(call.target, Target::Completion(_));
@@ -532,8 +633,7 @@ type Asking = (Vec<Question>, Option<String>);
 fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Peek {
-        result_type: Option<String>,
+    struct Asks {
         #[serde(default)]
         input_requests: Map<String, Value>,
         request_state: Option<String>,
@@ -542,11 +642,13 @@ fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
     if !result.get().contains("\"input_required\"") {
         return Ok(None);
     }
-    let Ok(peek) = serde_json::from_str::<Peek>(result.get()) else { return Ok(None) };
-    if peek.result_type.as_deref() != Some("input_required") {
+    let unreadable = |_| ToolError::new(ErrorKind::Upstream, "the server asks what cannot be read");
+    let fields: Fields<'_> = serde_json::from_str(result.get()).map_err(unreadable)?;
+    if fields.get("resultType").is_none_or(|kind| kind.get() != "\"input_required\"") {
         return Ok(None);
     }
-    Ok(Some((questions(peek.input_requests)?, peek.request_state)))
+    let asks: Asks = serde_json::from_str(result.get()).map_err(unreadable)?;
+    Ok(Some((questions(asks.input_requests)?, asks.request_state)))
 }
 
 /// Reads the questions of a server of the newer era, by their keys.
@@ -555,10 +657,12 @@ pub(crate) fn questions(requests: Map<String, Value>) -> Result<Vec<Question>, T
     for (key, mut request) in requests {
         let kinds = [AskKind::Elicit, AskKind::Sample, AskKind::Roots];
         let kind = kinds.into_iter().find(|kind| request["method"] == era::ask_method(*kind));
-        let (Some(kind), false) = (kind, key.starts_with(OWN_KEYS)) else {
+        let params = request["params"].take();
+        let kind = kind.filter(|kind| era::is_askable(*kind, &params) && !key.starts_with(OWN_KEYS));
+        let Some(kind) = kind else {
             return Err(ToolError::new(ErrorKind::Upstream, "the server asks what no client can be asked"));
         };
-        questions.push(Question { key, ask: Ask { kind, params: request["params"].take() } });
+        questions.push(Question { key, ask: Ask { kind, params } });
     }
     Ok(questions)
 }

@@ -1,16 +1,15 @@
 //! What a server says: answers to those who wait for them, and what it says by itself.
 
 use crate::connection::RequestError;
-use crate::link::{Link, Outgoing};
+use crate::link::{self, Link, Outgoing};
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
-use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::{Id, era};
+use portcullis_wire::{Era, Id, era};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -117,8 +116,8 @@ pub(crate) struct Listener {
     pub(crate) client: Arc<Client>,
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) slot: Arc<Slot>,
-    /// Whether the hub asks after the task that the call may become.
-    pub(crate) sees_through: bool,
+    /// In whose words the server begins a task, where the hub asks after the one that the call may become.
+    pub(crate) sees_through: Option<Era>,
 }
 
 /// Where everything arrives that one server says.
@@ -263,8 +262,8 @@ impl Inbox {
 
     /// Remembers whose task it is that a call became: at once, because the next message may be about it.
     fn begin_task(&self, request: u64, waiting: &Waiting, result: &RawValue) {
-        let Some(caller) = waiting.caller.as_ref().filter(|caller| caller.sees_through) else { return };
-        if let Some(task) = Task::begun(result) {
+        let Some(caller) = &waiting.caller else { return };
+        if let Some(task) = caller.sees_through.and_then(|era| Task::begun(era, result)) {
             self.tasks().insert(task.id, Tasked { request, caller: caller.clone() });
         }
     }
@@ -291,16 +290,18 @@ impl Inbox {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
-        let Some(id) = said.shift_remove("progressToken").and_then(|token| token.as_u64()) else { return };
+        let token = fields(params).and_then(|fields| fields.get("progressToken")?.get().parse().ok());
+        let Some(id) = token else { return };
         let listener = {
             let waiting = self.lock();
             let Some(waiting) = waiting.get(&id) else { return };
             waiting.slot.alive();
             waiting.caller.clone()
         };
-        let is_progress = said.get("progress").is_some_and(Value::is_number);
-        if let (Some(listener), true) = (listener, is_progress) {
+        // A sign of life it is in any case; who listens is told what can be read.
+        let (Some(listener), Some(Value::Object(mut said))) = (listener, value(params)) else { return };
+        if said.get("progress").is_some_and(Value::is_number) {
+            said.shift_remove("progressToken");
             without_meta(&mut said, RELATED);
             listener.peer.progress(Progress { said });
         }
@@ -410,16 +411,13 @@ impl Inbox {
         if let Some(about) = about {
             return waiting.get(&about)?.caller.clone();
         }
-        let mut only = None::<(u64, &Listener)>;
-        for (id, waiting) in waiting.iter() {
-            let Some(caller) = &waiting.caller else { continue };
-            match only {
-                Some((_, other)) if other.client.name != caller.client.name => return None,
-                Some((other, _)) if other > *id => {}
-                _ => only = Some((*id, caller)),
-            }
-        }
-        only.map(|(_, caller)| caller.clone())
+        only(&waiting, |_| true)
+    }
+
+    /// Returns whom a question is for that the server does not say, where calls of several clients are under way: the
+    /// one client that is there. The others have been asked already, and the server waits for what they bring back.
+    fn present(&self) -> Option<Listener> {
+        only(&self.lock(), |caller| !caller.slot.is_away())
     }
 
     fn question(&self, id: Id, method: &str, params: Option<&RawValue>, about: Option<u64>) {
@@ -430,10 +428,20 @@ impl Inbox {
             method if method == era::ask_method(AskKind::Roots) => AskKind::Roots,
             method => return self.answer(&id, Err(RpcError::method_not_found(method))),
         };
-        let mut params = value(params).unwrap_or_default();
+        let mut params = match params {
+            None => Value::Null,
+            Some(raw) => match serde_json::from_str(raw.get()) {
+                Ok(params) => params,
+                Err(error) => return self.answer(&id, Err(RpcError::invalid_params(error))),
+            },
+        };
+        if !era::is_askable(kind, &params) {
+            return self.answer(&id, Err(RpcError::invalid_params("they must be an object")));
+        }
         let mut none = Map::new();
         let (task, listener) = self.concerned(params.as_object_mut().unwrap_or(&mut none), about);
-        let Some(listener) = listener else {
+        let of_nothing = about.is_none() && task.is_none();
+        let Some(listener) = listener.or_else(|| of_nothing.then(|| self.present()).flatten()) else {
             // Many servers ask for folders right after the greeting, for nobody in particular.
             if kind == AskKind::Roots {
                 return self.roots_outside(id);
@@ -483,8 +491,8 @@ impl Inbox {
 
     /// The server takes a question back. Whichever call it was asked for knows it by its id.
     fn withdrawn(&self, params: Option<&RawValue>) {
-        let fields = params.and_then(|raw| serde_json::from_str::<Fields<'_>>(raw.get()).ok());
-        let Some(id) = fields.and_then(|fields| Id::parse(fields.get("requestId")?.get())) else { return };
+        let id = fields(params).and_then(|fields| Id::parse(fields.get("requestId")?.get()));
+        let Some(id) = id else { return };
         let calls = self.lock().values().filter_map(|waiting| waiting.caller.clone()).collect::<Vec<_>>();
         let tasks = self.tasks().values().map(|task| task.caller.clone()).collect::<Vec<_>>();
         for caller in calls.iter().chain(&tasks) {
@@ -495,11 +503,7 @@ impl Inbox {
     /// Answers a question of the server's.
     pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
         let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
-        let bytes: Bytes = rpc::response(Some(id), answer);
-        tokio::spawn(async move {
-            // A server that is gone needs no answer.
-            let _ = link.send(Outgoing::aside(None, bytes)).await;
-        });
+        link::send_soon(link, None, rpc::response(Some(id), answer));
     }
 
     /// Ends every request that waits: the server is gone.
@@ -542,6 +546,20 @@ impl Inbox {
     }
 }
 
+/// Returns the newest call of the one client whose calls fit; `None` where several clients have some.
+fn only(waiting: &HashMap<u64, Waiting>, fits: impl Fn(&Listener) -> bool) -> Option<Listener> {
+    let mut only = None::<(u64, &Listener)>;
+    for (id, waiting) in waiting {
+        let Some(caller) = waiting.caller.as_ref().filter(|caller| fits(caller)) else { continue };
+        match only {
+            Some((_, other)) if other.client.name != caller.client.name => return None,
+            Some((other, _)) if other > *id => {}
+            _ => only = Some((*id, caller)),
+        }
+    }
+    only.map(|(_, caller)| caller.clone())
+}
+
 /// Takes a member of `_meta` away that is not for clients.
 fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
     let meta = params.get_mut("_meta")?.as_object_mut()?;
@@ -552,6 +570,65 @@ fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
     Some(taken)
 }
 
+/// Returns what there is without reading it: text that nobody can read hides no more than itself.
+fn fields(params: Option<&RawValue>) -> Option<Fields<'_>> {
+    params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
 fn value(params: Option<&RawValue>) -> Option<Value> {
     params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::{NoPeer, Scope};
+    use std::task::{Context, Poll, Waker};
+
+    /// Begins a call of a client.
+    fn calls(inbox: &Inbox, id: u64, name: &str) -> Arc<Slot> {
+        let slot = Arc::new(Slot::default());
+        let client = Arc::new(Client { name: name.to_owned(), scope: Scope::everything() });
+        let caller = Listener { client, peer: Arc::new(NoPeer), slot: slot.clone(), sees_through: None };
+        inbox.expect(id, slot.clone(), Some(caller));
+        slot
+    }
+
+    fn asks(inbox: &Inbox, id: &str) {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":"{id}","method":"elicitation/create","params":{{"message":"Who?"}}}}"#
+        );
+        inbox.receive(line.as_bytes(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_away_with_a_question_keeps_nobody_else_from_being_asked() {
+        let (inbox, _hears) = Inbox::new();
+        let away = calls(&inbox, 1, "away");
+        asks(&inbox, "first");
+        assert!(away.is_asking());
+        away.goes_away(true);
+        let here = calls(&inbox, 2, "here");
+        // This may still be a second question to the one who has just gone.
+        asks(&inbox, "second");
+        assert!(!here.is_asking());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        asks(&inbox, "third");
+        assert!(here.is_asking());
+        // Back again, both could be meant.
+        here.left_open();
+        away.goes_away(false);
+        asks(&inbox, "fourth");
+        assert!(!here.is_asking());
+    }
+
+    #[test]
+    fn progress_that_cannot_be_read_is_a_sign_of_life() {
+        let (inbox, _hears) = Inbox::new();
+        let slot = calls(&inbox, 1, "one");
+        let line = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"cut \ud83d"}}"#;
+        inbox.receive(line.as_bytes(), None);
+        let news = slot.poll_news(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(news, Poll::Ready(crate::slot::News::Alive)));
+    }
 }

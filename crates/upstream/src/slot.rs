@@ -9,10 +9,16 @@ use portcullis_wire::Id;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How many questions one call may have open at once.
 pub(crate) const QUESTIONS_MAX: usize = 16;
+
+/// How long a client that was asked has to be away until whatever else the server asks is asked for another one. A call
+/// that has several questions asks them at once, and those of one client must not reach another.
+const AWAY_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(crate) struct Slot(Mutex<Heard>);
@@ -27,6 +33,8 @@ struct Heard {
     questions: Vec<Asked>,
     /// Those that are not answered yet, and what ends each of them.
     open: Vec<(Id, AskKind, CancellationToken)>,
+    /// Since when the client is away that has to come back with answers.
+    away: Option<Instant>,
     /// Who waits for the answer, and who for questions.
     waits: Option<Waker>,
     listens: Option<Waker>,
@@ -123,6 +131,17 @@ impl Slot {
     /// Returns the questions that have no answer, of which nobody takes care any more.
     pub(crate) fn left_open(&self) -> Vec<(Id, AskKind)> {
         std::mem::take(&mut self.lock().open).into_iter().map(|(id, kind, _)| (id, kind)).collect()
+    }
+
+    /// Takes note that the client has gone to find answers, or is back.
+    pub(crate) fn goes_away(&self, away: bool) {
+        self.lock().away = away.then(Instant::now);
+    }
+
+    /// Returns whether the server waits for what the client brings back.
+    pub(crate) fn is_away(&self) -> bool {
+        let heard = self.lock();
+        heard.away.is_some_and(|since| since.elapsed() >= AWAY_AFTER) && !heard.open.is_empty()
     }
 
     /// Returns whether the server waits for an answer of ours.

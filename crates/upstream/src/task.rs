@@ -14,9 +14,9 @@ use crate::inbox::{Answer, Listener};
 use crate::slot::{News, Slot};
 use arc_swap::ArcSwapOption;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question,
+    Answers, AskKind, AskRefused, BoxFuture, ForeignError, LogMessage, Peer, Progress, Question, ToolError,
 };
-use portcullis_wire::{era, rpc};
+use portcullis_wire::{Era, era, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -76,8 +76,8 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Returns the task that a server answers with instead of a result.
-    pub(crate) fn begun(result: &RawValue) -> Option<Task> {
+    /// Returns the task that a server answers with instead of a result. In the other era's words it is a result.
+    pub(crate) fn begun(era: Era, result: &RawValue) -> Option<Task> {
         #[derive(Deserialize)]
         struct Older {
             task: Task,
@@ -91,11 +91,13 @@ impl Task {
         if !result.get().contains("\"taskId\"") {
             return None;
         }
-        if let Ok(older) = serde_json::from_str::<Older>(result.get()) {
-            return Some(older.task);
+        match era {
+            Era::Sessions => serde_json::from_str::<Older>(result.get()).ok().map(|older| older.task),
+            Era::PerRequest => {
+                let newer: Newer = serde_json::from_str(result.get()).ok()?;
+                if newer.result_type == "task" { serde_json::from_str(result.get()).ok() } else { None }
+            }
         }
-        let newer: Newer = serde_json::from_str(result.get()).ok()?;
-        if newer.result_type == "task" { serde_json::from_str(result.get()).ok() } else { None }
     }
 
     fn message(&self) -> Option<String> {
@@ -210,7 +212,7 @@ impl Tasking {
         let answer = self.connection.request_by(id, ask).await;
         unfinished.answered = !matches!(answer, Err(RequestError::Timeout(_)));
         let answer = answer?;
-        let Some(task) = Task::begun(&answer) else { return Ok(answer) };
+        let Some(task) = Task::begun(self.connection.era(), &answer) else { return Ok(answer) };
         // What the server says of the call it still says of this request.
         self.connection.inbox.expect(id, Arc::new(Slot::default()), Some(self.caller.clone()));
         let ended = match self.connection.is_modern() {
@@ -280,9 +282,10 @@ impl Tasking {
             return Ok(());
         }
         let questions = drive::questions(open).map_err(|error| said(error.message))?;
-        let answers = self.peer.ask(questions).await;
-        let answers =
-            answers.map_err(|_| said("the client did not answer what the task asked".to_owned()))?;
+        let answers = drive::ask_each(&*self.peer, questions).await.map_err(|refused| match refused {
+            AskRefused::Refused(_) => said(ToolError::from(refused).message),
+            _ => said("the client did not answer what the task asked".to_owned()),
+        })?;
         let answers = Value::Object(answers.into_iter().collect());
         self.about("tasks/update", id, &format!(r#""inputResponses":{answers}"#)).await.map(drop)
     }
@@ -331,7 +334,7 @@ impl Tasking {
                 meta: "",
                 name: None,
                 headers: &[],
-                caller: Some(Listener { sees_through: false, ..self.caller.clone() }),
+                caller: Some(Listener { sees_through: None, ..self.caller.clone() }),
                 timeout: self.silence,
             };
             let answer = self.connection.request(ask).await;
@@ -441,7 +444,7 @@ async fn cancel_late(connection: &Connection, request: u64) {
     let answer = tokio::time::timeout(LATE_WITHIN, poll_fn(|context| slot.poll_news(context))).await;
     connection.inbox.forget(request);
     if let Ok(News::Answer(Ok(answer))) = answer
-        && let Some(task) = Task::begun(&answer)
+        && let Some(task) = Task::begun(connection.era(), &answer)
     {
         cancel(connection, &task.id).await;
     }
@@ -461,8 +464,8 @@ fn acted(error: RequestError) -> RequestError {
 mod tests {
     use super::*;
 
-    fn begun(result: &str) -> Option<Task> {
-        Task::begun(&RawValue::from_string(result.to_owned()).unwrap())
+    fn begun(era: Era, result: &str) -> Option<Task> {
+        Task::begun(era, &RawValue::from_string(result.to_owned()).unwrap())
     }
 
     #[test]
@@ -474,20 +477,24 @@ mod tests {
             r#"{"resultType":"complete","taskId":"1","status":"working"}"#,
             r#"{"task":{"taskId":7,"status":"working"}}"#,
         ] {
-            assert!(begun(result).is_none(), "{result}");
+            for era in [Era::Sessions, Era::PerRequest] {
+                assert!(begun(era, result).is_none(), "{result}");
+            }
         }
-        let older =
-            begun(r#"{"task":{"taskId":"1","status":"working","ttl":null,"pollInterval":700}}"#).unwrap();
+        let older = r#"{"task":{"taskId":"1","status":"working","ttl":null,"pollInterval":700}}"#;
+        // What a server of the other era calls so is its own affair, and part of the result.
+        assert!(begun(Era::PerRequest, older).is_none());
+        let older = begun(Era::Sessions, older).unwrap();
         assert_eq!((older.look_after(), older.status), (Duration::from_millis(700), Phase::Working));
         let newer =
             r#"{"resultType":"task","taskId":"1","status":"input_required","ttlMs":1,"pollIntervalMs":0}"#;
-        let newer = begun(newer).unwrap();
+        assert!(begun(Era::Sessions, newer).is_none());
+        let newer = begun(Era::PerRequest, newer).unwrap();
         assert_eq!((newer.look_after(), newer.status), (LOOK_EVERY_MIN, Phase::InputRequired));
         for (strange, expected) in [("-1", LOOK_EVERY), ("1e300", LOOK_EVERY), ("1e9", LOOK_EVERY_MAX)] {
-            let task = begun(&format!(
-                r#"{{"task":{{"taskId":"1","status":"from tomorrow","pollInterval":{strange}}}}}"#
-            ));
-            let task = task.unwrap();
+            let task =
+                format!(r#"{{"task":{{"taskId":"1","status":"from tomorrow","pollInterval":{strange}}}}}"#);
+            let task = begun(Era::Sessions, &task).unwrap();
             assert_eq!((task.look_after(), task.status), (expected, Phase::Working), "{strange}");
         }
     }

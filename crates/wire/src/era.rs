@@ -137,7 +137,7 @@ impl Offers {
 }
 
 /// Returns whether a person is to follow an address.
-fn is_url(ask: &Ask) -> bool {
+pub fn is_url(ask: &Ask) -> bool {
     ask.kind == AskKind::Elicit && ask.params["mode"] == "url"
 }
 
@@ -175,6 +175,15 @@ pub fn ask_params(ask: &Ask, new_id: impl FnOnce() -> Option<String>) -> Cow<'_,
 
 /// By which a client is told that a person has followed an address.
 const ELICITATION_ID: &str = "elicitationId";
+
+/// Returns whether there is anything in a question that could be shown or answered. Only folders are asked for without
+/// a word.
+pub fn is_askable(kind: AskKind, params: &Value) -> bool {
+    match kind {
+        AskKind::Elicit | AskKind::Sample => params.is_object(),
+        AskKind::Roots => params.is_object() || params.is_null(),
+    }
+}
 
 /// Returns the method by which the client is asked.
 pub fn ask_method(kind: AskKind) -> &'static str {
@@ -259,6 +268,12 @@ impl RequestMeta {
             others: meta.inside(|name| !META_OWN.contains(&name)).map_err(in_meta)?,
         })
     }
+}
+
+/// Returns whether a parameter that means nothing to the hub is for the server of a call. A wish for a task is ignored, as
+/// it is by whoever does not offer tasks: nobody could ask after it.
+pub fn is_passed_on(revision: Revision, name: &str) -> bool {
+    revision.era() == Era::PerRequest || name != "task"
 }
 
 /// Returns which revision a request on a line (stdio, socket) speaks, or `None` for that of its session.

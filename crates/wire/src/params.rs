@@ -175,9 +175,9 @@ impl<'a> Params<'a> {
         raw.filter(|raw| raw.get() != "null")
     }
 
-    /// Returns what no method knows, as the inside of an object.
-    pub fn others(&self) -> Result<String, RpcError> {
-        inside(&self.others, |_| true)
+    /// Returns those members that no method knows and that are wanted, as the inside of an object.
+    pub fn others(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+        inside(&self.others, wanted)
     }
 
     /// Returns a parameter that must be a string, where it is given.

@@ -1,7 +1,7 @@
 //! From the types of `core` to the JSON of the protocol.
 
 use crate::era::{self, Era, ResultKind, Revision, dress};
-use crate::rpc::{self, Answer, Data, RpcError};
+use crate::rpc::{self, Answer, RpcError};
 use crate::text::write_string;
 use portcullis_core::{
     Ask, Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
@@ -213,7 +213,7 @@ fn foreign(revision: Revision, target: &Target, said: &ForeignError) -> RpcError
         _ => false,
     };
     let code = if missing { era::resource_not_found(revision, "").code } else { code };
-    RpcError { code, message: said.message.clone(), data: said.data.clone().map(Data::Exact) }
+    RpcError { code, ..RpcError::passed_on(said.clone()) }
 }
 
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {

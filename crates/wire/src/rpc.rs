@@ -2,7 +2,8 @@
 
 use crate::message::Id;
 use bytes::Bytes;
-use serde::Serialize;
+use portcullis_core::ForeignError;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -18,6 +19,8 @@ pub const RESOURCE_NOT_FOUND: i32 = -32002;
 pub const HEADER_MISMATCH: i32 = -32020;
 pub const MISSING_CAPABILITY: i32 = -32021;
 pub const UNSUPPORTED_VERSION: i32 = -32022;
+/// A person has to follow addresses first, in the revisions with `initialize`.
+pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// A JSON-RPC error object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,9 +73,27 @@ impl RpcError {
         RpcError::new(METHOD_NOT_FOUND, format!("Method not found: {method}"))
     }
 
+    /// Returns what somebody else said, to be passed on. A code that is none here is that of no particular error.
+    pub fn passed_on(said: ForeignError) -> RpcError {
+        let code = i32::try_from(said.code).unwrap_or(INTERNAL_ERROR);
+        RpcError { code, message: said.message, data: said.data.map(Data::Exact) }
+    }
+
     pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
         RpcError::new(INVALID_PARAMS, format!("Invalid params: {reason}"))
     }
+}
+
+/// Reads an error object, word for word; `None` if it is none of the protocol.
+pub fn said(error: &RawValue) -> Option<ForeignError> {
+    #[derive(Deserialize)]
+    struct Said {
+        code: i64,
+        message: String,
+        data: Option<Box<RawValue>>,
+    }
+    let Said { code, message, data } = serde_json::from_str(error.get()).ok()?;
+    Some(ForeignError { code, message, data })
 }
 
 /// What is sent back for a request: the result as JSON text, or an error.

@@ -3,7 +3,7 @@
 use crate::support::{home, http, stdio, text};
 use crate::upstream::{sees, serving};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub};
+use portcullis_testkit::process::{Home, Hub, UNHURRIED};
 use portcullis_testkit::talker;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
@@ -384,4 +384,181 @@ async fn what_a_client_answers_arrives_as_it_left() {
     let asks = r#"{"q":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}}}"#;
     let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
     answers(&hub, &mut client, call, json!({}), answer).await;
+}
+
+/// What a server answers that wants a person to follow an address before the call.
+const FOLLOW_FIRST: &str = r#"{"jsonrpc":"2.0","id":$token,"error":{"code":-32042,"message":"first","data":{"elicitations":[{"mode":"url","message":"Look","url":"https://example.com/","elicitationId":"f"}]}}}"#;
+
+#[tokio::test]
+async fn what_is_still_open_does_not_outlive_the_client() {
+    let offers = json!({ "elicitation": { "form": {}, "url": {} } });
+    for (revision, steps) in [
+        (OLDER, json!([FOLLOW_FIRST])),
+        // Parked, for a client that never comes back.
+        (NEWER, json!([QUESTION, { "wait": true }])),
+    ] {
+        let home = home();
+        home.configure(&format!("{UNHURRIED}\n{}", server(OLDER, "")));
+        let mut client = stdio(&home, revision);
+        if revision == OLDER {
+            client.initialize(offers.clone()).await;
+        }
+        sees(&mut client, "far_say").await;
+        let call = if revision == OLDER { say(steps) } else { newly(say(steps), offers.clone(), json!({})) };
+        client.request("tools/call", call).await;
+        client.hang_up();
+        client.until_end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_parked_ends_with_its_client() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = stdio(&home, NEWER);
+    sees(&mut client, "far_say").await;
+    let call = newly(say(json!([QUESTION, { "wait": true }])), json!({ "elicitation": {} }), json!({}));
+    client.result("tools/call", call).await;
+    client.hang_up();
+    heard(&home, "notifications/cancelled").await;
+}
+
+#[tokio::test]
+async fn a_question_that_cannot_be_read_is_put_to_nobody() {
+    let deep = format!("{}{}", "[".repeat(140), "]".repeat(140));
+    let cut = r#","params":{"message":"cut \ud83d","requestedSchema":{"type":"object","properties":{}}}"#;
+    let offers = json!({ "elicitation": {}, "sampling": {} });
+    let questions = [
+        ("elicitation/create", cut.to_owned()),
+        ("sampling/createMessage", format!(r#","params":{{"messages":[],"maxTokens":1,"metadata":{deep}}}"#)),
+        ("elicitation/create", String::new()),
+    ];
+    let home_of_older = home();
+    let (hub, mut client) = begun(&home_of_older, OLDER, offers.clone()).await;
+    let mut newer = http(&hub, NEWER).await;
+    for (method, params) in &questions {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"{method}"{params}}}"#);
+        let call = say(json!([line, { "wait": true }]));
+        let answer = client.result("tools/call", call.clone()).await;
+        assert!(text(&answer).contains(r#""id":"q","error":{"code":-32602"#), "{answer}");
+        let answer = newer.result("tools/call", newly(call, offers.clone(), json!({}))).await;
+        assert!(text(&answer).contains(r#""id":"q","error":{"code":-32602"#), "{answer}");
+    }
+    assert!(client.unasked().iter().all(|message| message.get("id").is_none()));
+
+    let home = home();
+    let (hub, mut client) = begun(&home, NEWER, offers.clone()).await;
+    let mut newer = http(&hub, NEWER).await;
+    for (method, params) in &questions {
+        let asks = format!(r#"{{"q":{{"method":"{method}"{params}}}}}"#);
+        let call = json!({ "name": "far_say", "arguments": { "ask": asks } });
+        let answer = client.request("tools/call", call.clone()).await;
+        assert!(answer.to_string().contains("the server asks what "), "{answer}");
+        let answer = newer.request("tools/call", newly(call, offers.clone(), json!({}))).await;
+        assert!(answer.to_string().contains("the server asks what "), "{answer}");
+    }
+    assert!(client.unasked().iter().all(|message| message.get("id").is_none()));
+}
+
+#[tokio::test]
+async fn what_a_client_refuses_is_refused_in_its_own_words() {
+    let error = r#"{"code":-1,"message":"User rejected sampling request","data":{"why":1.50}}"#;
+    let offers = json!({ "elicitation": {}, "sampling": {} });
+    let sampling = r#"{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    async fn refuses(client: &mut McpClient, call: Value, method: &str, error: &str) -> Value {
+        let id = client.begin("tools/call", call).await;
+        let question = client.told(method).await;
+        client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": exact(error) })).await;
+        client.answer(&json!(id)).await
+    }
+    let home_of_older = home();
+    let (_hub, mut client) = begun(&home_of_older, OLDER, offers.clone()).await;
+    for (question, method) in [(sampling, "sampling/createMessage"), (QUESTION, "elicitation/create")] {
+        let call = say(json!([question, { "wait": true }]));
+        let answer = refuses(&mut client, call, method, error).await;
+        assert!(text(&answer["result"]).contains(&format!(r#""id":"q","error":{error}"#)), "{answer}");
+    }
+
+    // A server of rounds is called again only with answers.
+    let home = home();
+    let (_hub, mut client) = begun(&home, NEWER, offers).await;
+    let asks = |method: &str| {
+        let asks = format!(r#"{{"q":{{"method":"{method}","params":{{"message":"Who?"}}}}}}"#);
+        json!({ "name": "far_say", "arguments": { "ask": asks } })
+    };
+    let form = "elicitation/create";
+    let answer = refuses(&mut client, asks(form), form, error).await;
+    assert!(text(&answer["result"]).contains(r#""inputResponses":{"q":{"action":"cancel"}}"#), "{answer}");
+    let model = "sampling/createMessage";
+    let answer = refuses(&mut client, asks(model), model, error).await.to_string();
+    assert!(answer.contains("User rejected sampling request") && !answer.contains("again"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_round_leaves_open_is_asked_again() {
+    let home = home();
+    let hub = serving(&home, &[server(OLDER, "")]).await;
+    let mut client = http(&hub, NEWER).await;
+    sees(&mut client, "far_say").await;
+    let call = newly(say(json!([QUESTION, { "wait": true }])), json!({ "elicitation": {} }), json!({}));
+    let first = client.result("tools/call", call.clone()).await;
+    let mut asked = first.clone();
+    for nothing in [json!({}), json!({ "elicitation_1": "what?" })] {
+        let mut more = call.clone();
+        (more["requestState"], more["inputResponses"]) = (asked["requestState"].clone(), nothing);
+        asked = client.result("tools/call", more).await;
+        assert_eq!(asked["inputRequests"], first["inputRequests"], "{asked}");
+    }
+    let answer = client.result("tools/call", again(&call, &asked, &json!({ "action": "decline" }))).await;
+    assert!(text(&answer).contains(r#""result":{"action":"decline"}"#), "{answer}");
+}
+
+#[tokio::test]
+async fn an_address_that_comes_before_the_call_is_shown_by_a_client_of_rounds() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = http(&hub, NEWER).await;
+    sees(&mut client, "far_say").await;
+    let call = newly(say(json!([FOLLOW_FIRST])), json!({ "elicitation": { "url": {} } }), json!({}));
+    let asked = client.result("tools/call", call.clone()).await;
+    let question = &asked["inputRequests"]["address_1"];
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    assert_eq!(question["params"]["url"], "https://example.com/", "{asked}");
+    // The call is made anew, and this server says the same again.
+    let asked = client.result("tools/call", again(&call, &asked, &json!({ "action": "accept" }))).await;
+    assert_eq!(asked["resultType"], "input_required");
+    let seen = std::fs::read_to_string(record(&home)).unwrap();
+    assert_eq!(seen.matches(r#""method":"tools/call""#).count(), 2, "{seen}");
+    assert!(!seen.contains("inputResponses"), "{seen}");
+    let answer = client.request("tools/call", again(&call, &asked, &json!({ "action": "decline" }))).await;
+    assert!(answer.to_string().contains("was declined"), "{answer}");
+    // Who cannot show one gets what the server said.
+    let call = newly(say(json!([FOLLOW_FIRST])), json!({ "elicitation": {} }), json!({}));
+    assert_eq!(client.request("tools/call", call).await["error"]["code"], -32042);
+}
+
+#[tokio::test]
+async fn a_wish_for_a_task_that_nobody_could_ask_after_is_ignored() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({})).await;
+    let call = json!({ "name": "far_heard", "arguments": {}, "task": { "ttl": 5000 }, "mine": 1 });
+    let heard = client.result("tools/call", call).await;
+    assert!(text(&heard).contains(r#"\"mine\":1"#) && !text(&heard).contains(r#"\"ttl\""#), "{heard}");
+}
+
+#[tokio::test]
+async fn that_a_call_is_given_up_is_heard_before_what_becomes_of_its_questions() {
+    let home = home();
+    let more = format!(", HEARD = {:?}", record(&home));
+    let _hub = serving(&home, &[server(OLDER, &more)]).await;
+    let mut client = older(&home, json!({ "elicitation": {} })).await;
+    let id = client.begin("tools/call", say(json!([QUESTION, { "wait": true }, { "wait": true }]))).await;
+    client.told("elicitation/create").await;
+    client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    heard(&home, r#""id":"q","error":"#).await;
+    let seen = std::fs::read_to_string(record(&home)).unwrap();
+    assert!(seen.find("notifications/cancelled") < seen.find(r#""id":"q","error":"#), "{seen}");
+    assert!(seen.contains("notifications/cancelled"), "{seen}");
 }
