@@ -159,7 +159,9 @@ fn edit_problem(error: EditError) -> Problem {
         EditError::Config(_) | EditError::Unfit { .. } => Problem::invalid(message),
         EditError::Unknown(_) => Problem::not_found(message),
         EditError::Changed(_) => Problem::changed(message),
-        EditError::Taken(_) | EditError::ByHand { .. } | EditError::Io { .. } => Problem::conflict(message),
+        EditError::Taken(_) | EditError::ByHand { .. } | EditError::Io { .. } | EditError::Held(_) => {
+            Problem::conflict(message)
+        }
     }
 }
 

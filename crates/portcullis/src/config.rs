@@ -27,7 +27,7 @@ pub use add_rule::{AddRuleError, AllowRule, add_rule};
 pub use check::schema;
 pub(crate) use edit_rules::{RuleEdit, WrittenRule, edit_rules, version};
 pub(crate) use edit_servers::check_server;
-pub use edit_servers::{EditError, NewServer, add_servers, preview_servers, remove_server};
+pub use edit_servers::{EditError, Editing, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
 pub use oauth::McpOAuth;

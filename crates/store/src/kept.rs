@@ -169,14 +169,27 @@ impl KeptFile {
         made.map_err(|e| FileError::new("make", &self.dir, e))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
     /// Waits until no other process changes the file, and keeps them waiting until the lock is dropped.
     pub(crate) fn lock(&self) -> Result<FileLock<'_>, FileError> {
         self.make_folder()?;
         // Not the file itself: that is replaced, so a lock on it would not hold.
-        let path = self.path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(&path);
-        let lock = lock.map_err(|e| FileError::new("open", &path, e))?;
+        let hold = Hold::of(&self.path.with_extension("lock"))?;
+        Ok(FileLock { file: self, _hold: hold })
+    }
+}
+
+/// Keeps other processes, and other threads, from what a file stands for, until it is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    _lock: File,
+}
+
+impl Hold {
+    /// Waits until nobody else holds the file, which is made where it is missing. Nothing is written to it.
+    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
+    pub fn of(path: &Path) -> Result<Hold, FileError> {
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(path);
+        let lock = lock.map_err(|e| FileError::new("open", path, e))?;
         for attempt in 0.. {
             match lock.try_lock() {
                 Ok(()) => break,
@@ -184,19 +197,19 @@ impl KeptFile {
                 Err(TryLockError::WouldBlock) if attempt < LOCK_ATTEMPTS => std::thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::WouldBlock) => {
                     let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
-                    return Err(FileError::new("lock", &path, held));
+                    return Err(FileError::new("lock", path, held));
                 }
-                Err(TryLockError::Error(error)) => return Err(FileError::new("lock", &path, error)),
+                Err(TryLockError::Error(error)) => return Err(FileError::new("lock", path, error)),
             }
         }
-        Ok(FileLock { file: self, _lock: lock })
+        Ok(Hold { _lock: lock })
     }
 }
 
 /// The right to replace a file, until it is dropped.
 pub(crate) struct FileLock<'a> {
     file: &'a KeptFile,
-    _lock: File,
+    _hold: Hold,
 }
 
 impl FileLock<'_> {

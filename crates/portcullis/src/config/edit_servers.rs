@@ -8,6 +8,7 @@ use super::sections::without;
 use super::{Config, ConfigErrors, Environment};
 use crate::private;
 use crate::replace::replace;
+use portcullis_store::{FileError, Hold};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 const NEW_FILE: &str = "portcullis.toml";
 const PRIVATE_FILE: u32 = 0o600;
+/// Whoever changes the configuration holds this file, which is empty, beside it.
+const LOCK_FILE: &str = "portcullis.lock";
 
 /// A server that is to be in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +52,26 @@ pub enum EditError {
     Changed(String),
     #[error("cannot write `{path}`: {source}")]
     Io { path: String, source: std::io::Error },
+    #[error(transparent)]
+    Held(#[from] FileError),
+}
+
+/// The right to change the configuration of a home. Everybody else who wants to waits until it is dropped, so that
+/// what was read last is what is changed.
+#[derive(Debug)]
+pub struct Editing {
+    home: PathBuf,
+    _hold: Hold,
+}
+
+impl Editing {
+    pub fn of(home: &Path) -> Result<Editing, EditError> {
+        Ok(Editing { home: home.to_owned(), _hold: Hold::of(&home.join(LOCK_FILE))? })
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
 }
 
 impl NewServer {
@@ -106,7 +129,8 @@ fn key(name: &str) -> String {
 
 /// Writes servers after everything else. Returns the file.
 pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<PathBuf, EditError> {
-    adding(home, env, new)?.write(home)
+    let editing = Editing::of(home)?;
+    adding(home, env, new)?.write(&editing)
 }
 
 /// Says what is wrong with a server by itself, whatever else is in the file.
@@ -154,6 +178,7 @@ fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited
 
 /// Takes a server out, with the comment right above it. Returns the file.
 pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<PathBuf, EditError> {
+    let editing = Editing::of(home)?;
     let advice = format!("take `{}` out from under `mcp`\n", portcullis_core::json::printable(name));
     edit(home, env, &|_| advice.clone(), |old, text| {
         if old.pointer("/mcp").is_none_or(|mcp| mcp.get(name).is_none()) {
@@ -161,7 +186,7 @@ pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<Pa
         }
         Ok((without(text, name), Change::Removed(name.to_owned())))
     })?
-    .write(home)
+    .write(&editing)
 }
 
 /// What is to be different afterwards.
@@ -190,10 +215,11 @@ pub(super) fn edit(
     entry: &dyn Fn(&str) -> String,
     work: impl FnOnce(&Value, &str) -> Result<(String, Change), EditError>,
 ) -> Result<Edited, EditError> {
-    let old = json!(Config::load(home, env)?.config.written);
     let new_file =
         || Source { path: home.join(NEW_FILE), name: NEW_FILE, text: String::new(), writable_by_all: false };
     let source = read::find(home)?.unwrap_or_else(new_file);
+    let (old, _) = Config::of(source.name, &read::parse(source.name, &source.text)?, home, env)?;
+    let old = json!(old.written);
     let by_hand =
         |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry(source.name) };
     let (text, change) = work(&old, &source.text)?;
@@ -217,10 +243,11 @@ pub(super) fn edit(
 }
 
 impl Edited {
-    pub(super) fn write(self, home: &Path) -> Result<PathBuf, EditError> {
+    /// Puts it in place. It has to have been worked out since the right to do so was had.
+    pub(super) fn write(self, editing: &Editing) -> Result<PathBuf, EditError> {
         let Edited { source, text, .. } = self;
-        // Whoever else changed it meanwhile is not overwritten.
-        if read::find(home)?.map_or_else(String::new, |now| now.text) != source.text {
+        // An editor holds nothing; what a person saved meanwhile is not overwritten.
+        if read::find(editing.home())?.map_or_else(String::new, |now| now.text) != source.text {
             return Err(EditError::Changed(source.name.to_owned()));
         }
         // Where the file is a link, what it points to is the file.
@@ -304,6 +331,25 @@ mod tests {
             }
             assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn whoever_changes_the_file_at_the_same_moment_loses_nothing() {
+        const ALL: usize = 8;
+        let (home, together) = (home(MINE), std::sync::Barrier::new(ALL));
+        let names: Vec<String> = (0..ALL).map(|at| format!("s{at}")).collect();
+        std::thread::scope(|scope| {
+            for name in &names {
+                scope.spawn(|| {
+                    together.wait();
+                    add_servers(home.path(), &|_| None, &[server(name)]).unwrap();
+                });
+            }
+        });
+        let config = Config::load(home.path(), &|_| None).unwrap().config;
+        let mut found: Vec<String> = config.mcp.iter().map(|server| server.name.clone()).collect();
+        found.sort();
+        assert_eq!(found, [vec!["one".to_owned()], names].concat());
     }
 
     #[test]
