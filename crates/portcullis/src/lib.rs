@@ -42,6 +42,21 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
+/// The process was told to end while it waited for a person.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// As shells have it for a process that an interrupt ended.
+const INTERRUPTED_CODE: u8 = 130;
+
 /// Says what is wrong with a command line, or prints the help that it asks for.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
@@ -61,6 +76,11 @@ pub fn run(cli: Cli) -> ExitCode {
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
+        Err(error) if error.is::<Interrupted>() => {
+            // The line of the question is open still, and there is nothing to explain.
+            print::note("");
+            ExitCode::from(INTERRUPTED_CODE)
+        }
         Err(error) => {
             let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
             if json {

@@ -100,7 +100,7 @@ fn install_all(
         }
         print::note_showing(plan.diff(), token.expose());
         // Without anyone to ask, the command itself is the answer: it names the application.
-        if !yes && print::confirm("Make this change?") == Some(false) {
+        if !yes && print::confirm("Make this change?")? == Some(false) {
             print::note("Left as it is.");
             continue;
         }

@@ -29,7 +29,7 @@ impl Desk {
                 print::out(looked.text(name, &seen));
             }
             let question = format!("Let all of this in, as it is now, for `{name}`?");
-            trusted = args.yes || (!self.as_json && print::confirm(&question) == Some(true));
+            trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
         }
         let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
         // One that had the name before is not this one.
