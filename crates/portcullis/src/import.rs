@@ -40,10 +40,54 @@ pub(crate) struct Lifted {
     pub(crate) key: String,
     /// The name it should have in the store.
     pub(crate) name: String,
+    /// The word that stays in the configuration before it, like `Bearer`.
+    pub(crate) scheme: Option<String>,
     /// `None` where the file has no value: somebody was asked for it there.
     pub(crate) value: Option<Secret<String>>,
     /// Where it may go: `HOST:FIELD`.
     pub(crate) grant: String,
+}
+
+impl Lifted {
+    /// Gives it another name, also where the server refers to it.
+    pub(crate) fn rename(&mut self, server: &mut NewServer, name: String) {
+        let (old, new) = (format!("secret:{}", self.name), format!("secret:{name}"));
+        for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
+            let before = written.strip_suffix(&old).filter(|_| *key == self.key);
+            if let Some(changed) = before.map(|before| format!("{before}{new}")) {
+                *written = changed;
+            }
+        }
+        self.name = name;
+    }
+
+    /// Says what a person has to do, where the file has no value.
+    pub(crate) fn to_set(&self) -> Option<String> {
+        if self.value.is_some() {
+            return None;
+        }
+        let all = match &self.scheme {
+            Some(word) => format!("what comes after `{word}`"),
+            None => "all of it".to_owned(),
+        };
+        Some(format!(
+            "the value of `{}` is asked for there; set {all}: {}",
+            printable(&self.key),
+            self.command()
+        ))
+    }
+
+    /// Returns the command that sets it.
+    pub(crate) fn command(&self) -> String {
+        format!("portcullis secrets set {} --grant '{}'", self.name, self.grant)
+    }
+}
+
+impl Imported {
+    /// Returns what a person should know, with what is left to do.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.secrets.iter().filter_map(Lifted::to_set)).collect()
+    }
 }
 
 /// A server as it would be here.
@@ -52,7 +96,7 @@ pub(crate) struct Imported {
     pub(crate) own: String,
     pub(crate) server: NewServer,
     pub(crate) secrets: Vec<Lifted>,
-    /// What a person should know.
+    /// What a person should know, but for what has to be set.
     pub(crate) notes: Vec<String>,
 }
 

@@ -404,3 +404,35 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
     assert!(said.iter().all(|said| !said.contains("hunter2")), "{said:?}");
     assert!(said.iter().all(|said| said.contains("[HIDDEN]")), "{said:?}");
 }
+
+#[tokio::test]
+async fn what_is_to_be_set_for_an_import_replaces_no_secret() {
+    let home = home();
+    let set = home.command(&["secrets", "set", "GITHUB_TOKEN", "--grant", "api.github.com:authorization"]);
+    assert_eq!(run(set, "correct-horse-battery").await.code, 0);
+    let file = home.user().join("mcp.json");
+    let input = json!({ "type": "promptString", "id": "tok", "password": true });
+    let github = json!({ "command": "/bin/cat", "env": { "GITHUB_TOKEN": "${input:tok}" } });
+    std::fs::write(&file, json!({ "inputs": [input], "servers": { "github": github } }).to_string()).unwrap();
+    let path = file.display().to_string();
+    let said = done(&home, &["mcp", "import", &path, "--yes"]).await;
+    assert!(said.contains("portcullis secrets set GITHUB_TOKEN_2 --grant 'mcp.github:env'"), "{said}");
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    assert!(written.contains("secret:GITHUB_TOKEN_2"), "{written}");
+}
+
+#[tokio::test]
+async fn a_folder_is_meant_from_where_the_command_is_given() {
+    let home = home();
+    std::fs::create_dir(home.user().join("project")).unwrap();
+    for (name, cwd) in [("one", "."), ("two", "project"), ("three", "~/project")] {
+        let mut command = home.command(&["mcp", "add", name, "--no-test", "--cwd", cwd, "--", "true"]);
+        command.current_dir(home.user());
+        assert_eq!(run(command, "").await.code, 0);
+    }
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let folders = written.lines().filter_map(|line| line.strip_prefix("cwd = "));
+    let here = home.user().canonicalize().unwrap();
+    let expected = [json!(here), json!(here.join("project")), json!("~/project")];
+    assert_eq!(folders.collect::<Vec<_>>(), expected.map(|folder| folder.to_string()));
+}
