@@ -159,9 +159,11 @@ fn edit_problem(error: EditError) -> Problem {
         EditError::Config(_) | EditError::Unfit { .. } => Problem::invalid(message),
         EditError::Unknown(_) => Problem::not_found(message),
         EditError::Changed(_) => Problem::changed(message),
-        EditError::Taken(_) | EditError::ByHand { .. } | EditError::Io { .. } | EditError::Held(_) => {
-            Problem::conflict(message)
-        }
+        EditError::Taken(_)
+        | EditError::Form(_)
+        | EditError::ByHand { .. }
+        | EditError::Io { .. }
+        | EditError::Held(_) => Problem::conflict(message),
     }
 }
 

@@ -11,6 +11,7 @@ mod edit_rules;
 mod edit_servers;
 mod example;
 mod fits;
+mod inline;
 mod limit_table;
 mod meaning;
 mod oauth;

@@ -1,6 +1,6 @@
 //! Changing the rules in the configuration, and leaving everything else in it as it is, comments too.
 
-use super::edit_servers::{Change, EditError, Editing, edit};
+use super::edit_servers::{Change, EditError, Editing, Form, edit};
 use super::read;
 use super::{Config, Environment};
 use serde_json::{Value, json};
@@ -108,7 +108,10 @@ pub(crate) fn edit_rules(
             (format!("put the rule number {from} in the place {to}, counted from 0\n"), Value::Null)
         }
     };
-    let edited = edit(home, env, &|_| entry.clone(), |old, text| {
+    let edited = edit(home, env, &|_| entry.clone(), |old, form, text| {
+        if form != Form::Toml {
+            return Err(EditError::Form("rules are changed in TOML only".to_owned()));
+        }
         let count = old["policy"].as_array().map_or(0, Vec::len);
         let not_understood = || EditError::ByHand {
             name: "the configuration".to_owned(),
