@@ -87,7 +87,10 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     let host = url.as_deref().map(host_of).unwrap_or_default();
     let mut secrets = Vec::new();
     let mut pairs = |keys: &[&str], is_header: bool| -> Result<Vec<(String, String)>, String> {
-        let members = keys.iter().find_map(|key| entry[*key].as_object());
+        let given = keys.iter().find(|key| !entry[**key].is_null());
+        let members =
+            given.map(|key| entry[*key].as_object().ok_or_else(|| format!("its `{key}` is not a table")));
+        let members = members.transpose()?;
         let mut pairs = Vec::new();
         for (key, value) in members.into_iter().flatten() {
             let text = match value {
@@ -145,7 +148,12 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     if entry["enabled"] == false || entry["disabled"] == true {
         notes.push("it is switched off there".to_owned());
     }
-    if entry.get("oauth").is_some_and(|oauth| *oauth != false) {
+    if entry["headersHelper"].is_string() {
+        notes.push(
+            "a program makes headers for it there (`headersHelper`), which is not taken over".to_owned(),
+        );
+    }
+    if ["oauth", "auth"].iter().any(|key| !matches!(entry[*key], Value::Null | Value::Bool(false))) {
         notes.push("it has settings for OAuth there, which are not taken over".to_owned());
     }
     let cwd = entry["cwd"].as_str().map(|cwd| plain(cwd, context, &mut notes)).transpose()?;
@@ -179,6 +187,9 @@ fn command_of(
     notes: &mut Vec<String>,
 ) -> Result<(Option<String>, Vec<String>), String> {
     let own = |list: &Value| -> Result<Vec<String>, String> {
+        if !list.is_array() && !list.is_null() {
+            return Err("its arguments are not a list".to_owned());
+        }
         let items = list.as_array().into_iter().flatten();
         items.map(|item| Ok(item.as_str().ok_or("an argument is not text")?.to_owned())).collect()
     };

@@ -290,6 +290,30 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
 }
 
 #[test]
+fn servers_are_found_under_every_key_of_a_file() {
+    insta::assert_snapshot!(check("/home/me/x.json", r#"{
+        "mcpServers": { "a": { "command": "one" } }, "servers": { "a": { "command": "two" }, "b": { "command": "b" } },
+        "mcp": { "allowed": ["a"] }
+    }"#), @r#"
+    [mcp.a]
+    command = "one"
+    [mcp.b]
+    command = "b"
+    a is left out: another part of the file has one of this name, which counts more
+    "#);
+    insta::assert_snapshot!(check("/home/me/x.code-workspace", r#"{
+        "folders": [{ "path": "." }],
+        "settings": { "mcp": { "inputs": [{ "id": "k" }], "servers": { "c": { "command": "c", "env": { "K": "${input:k}" } } } } },
+    }"#), @r#"
+    [mcp.c]
+    command = "c"
+    env = { "K" = "secret:C_K" }
+      K = asked for -> C_K for mcp.c:env
+      note: the value of `K` is asked for there; set all of it: portcullis secrets set C_K --grant 'mcp.c:env'
+    "#);
+}
+
+#[test]
 fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
     insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", r#"{ "mcpServers": {
         "db": { "command": "run", "env": {
@@ -319,12 +343,12 @@ fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
 
 #[test]
 fn what_is_no_such_file_is_refused() {
-    for text in ["", "[]", "{}", "{\"mcpServers\": 3}", "{\"mcpServers\": {\"a\": 1, \"a\": 2}}", "nonsense"]
-    {
+    for text in ["", "[]", "{}", "{\"mcpServers\": 3}", "nonsense"] {
         assert!(check("/x.json", text).starts_with("refused: "), "{text}");
     }
     let odd = r#"{ "mcpServers": { "": { "command": "x" }, "a b": { "command": "x" }, "a-b": { "command": "y" }, "n": 3,
-        "l": { "command": [1] }, "e": { "command": "x", "env": { "A": [] } }, "\u001b[2J": { "command": "x" } } }"#;
+        "l": { "command": [1] }, "e": { "command": "x", "env": { "A": [] } }, "f": { "command": "x", "args": "a b" },
+        "g": { "command": "x", "env": ["A=b"] }, "\u001b[2J": { "command": "x" } } }"#;
     insta::assert_snapshot!(check("/x.json", odd).replace('\u{1b}', "ESC"), @r#"
     [mcp.a-b]
     command = "x"
@@ -335,5 +359,23 @@ fn what_is_no_such_file_is_refused() {
     n is left out: it has neither a command nor a URL, or both
     l is left out: an argument is not text
     e is left out: `A` is not text
+    f is left out: its arguments are not a list
+    g is left out: its `env` is not a table
+    "#);
+    let more = r#"{ "mcpServers": {
+        "made": { "url": "https://m.example.com/mcp", "headersHelper": "/home/me/headers.sh" },
+        "cursor": { "url": "https://c.example.com/mcp", "auth": { "CLIENT_ID": "x" } },
+        "plain": { "url": "https://p.example.com/mcp", "oauth": false }, "plain": { "url": "https://q.example.com/mcp" }
+    } }"#;
+    insta::assert_snapshot!(check("/x.json", more), @r#"
+    [mcp.made]
+    url = "https://m.example.com/mcp"
+      note: a program makes headers for it there (`headersHelper`), which is not taken over
+    [mcp.cursor]
+    url = "https://c.example.com/mcp"
+      note: it has settings for OAuth there, which are not taken over
+    [mcp.plain]
+    url = "https://q.example.com/mcp"
+    note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there
     "#);
 }

@@ -55,12 +55,25 @@ pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
 }
 
 /// Parses JSON with comments and trailing commas. An empty text is an empty object.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(super) fn parse(text: &str) -> Result<Value, String> {
     let plain = plain_json(text);
     if plain.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
     parse_strict(&plain).map_err(|e| e.to_string())
+}
+
+/// As [`parse`], but a key that is given twice is no error, as it is none for the programs whose files these are: the last
+/// one counts. Says what was given twice.
+pub(crate) fn parse_as_others(text: &str) -> Result<(Value, Option<String>), String> {
+    let strict = parse(text);
+    match strict {
+        Err(said) if said.contains("is given twice") => {
+            let value = serde_json::from_str(&plain_json(text)).map_err(|e| e.to_string())?;
+            Ok((value, Some(said)))
+        }
+        other => other.map(|value| (value, None)),
+    }
 }
 
 fn insert(value: &mut Value, path: &[&str], entry: &Value) -> Result<(), String> {

@@ -180,6 +180,8 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     until_status(&home, "disabled").await;
     let said = done(&home, &["mcp", "reload", "shop"]).await;
     assert!(said.contains("is switched off") && said.contains("portcullis mcp enable shop"), "{said}");
+    let said = home.run(&["mcp", "reload", "shop", "--json"]).await.json();
+    assert_eq!(said, json!({ "server": "shop", "reload": false, "enabled": false, "hub_running": true }));
     let listed = done(&home, &["mcp", "list"]).await;
     assert!(listed.contains("shop    no"), "{listed}");
     done(&home, &["mcp", "enable", "shop"]).await;
@@ -355,7 +357,9 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     assert_eq!(stands["quarantined"], json!([]), "{stands}");
     done(&home, &["mcp", "disable", "shop"]).await;
     done(&home, &["mcp", "enable", "shop"]).await;
-    // From the usual places, in the folder of a project.
+    // From the usual places, in the folder of a project; what cannot be read is told as well.
+    std::fs::create_dir(home.user().join("project/.cursor")).unwrap();
+    std::fs::write(home.user().join("project/.cursor/mcp.json"), "nonsense").unwrap();
     let mut command = home.command(&["mcp", "import", "--json"]);
     command.current_dir(home.user().join("project"));
     let found = run(command, "").await.json();
@@ -363,6 +367,9 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
         found["files"][0]["skipped"][0]["why"], "a server of this name is configured already",
         "{found}"
     );
+    let unreadable = &found["unreadable"][0];
+    assert!(unreadable["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{found}");
+    assert!(!unreadable["why"].as_str().unwrap().is_empty(), "{found}");
 }
 
 #[tokio::test]

@@ -22,13 +22,16 @@ use zeroize::Zeroizing;
 /// How many other names are tried for a secret whose name is taken.
 const NAMES_MAX: usize = 99;
 
+/// A file, and why it cannot be read.
+type Unreadable = (PathBuf, String);
+
 impl Desk {
     pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
-        let mut files = self.files(args)?;
+        let (mut files, unreadable) = self.files(args)?;
         check_names(&files, &args.only)?;
         let any = self.settle(&mut files, &args.only);
         let written = if args.yes && any { Some(self.take_over(&mut files, None)?) } else { None };
-        self.tell(&files, written.as_deref());
+        self.tell(&files, &unreadable, written.as_deref());
         Ok(ExitCode::SUCCESS)
     }
 
@@ -55,21 +58,22 @@ impl Desk {
         !taken.is_empty()
     }
 
-    fn files(&self, args: &McpImportArgs) -> Result<Vec<Found>> {
+    /// Returns what was read, and what could not be, with the reasons.
+    fn files(&self, args: &McpImportArgs) -> Result<(Vec<Found>, Vec<Unreadable>)> {
         let project = std::env::current_dir().ok();
         if let Some(path) = &args.file {
             let found = around(project.as_deref(), |around| import::read(path, around))
                 .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
-            return Ok(vec![found]);
+            return Ok((vec![found], Vec::new()));
         }
-        let mut files = Vec::new();
+        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
         for (path, found) in in_usual_places(project.as_deref()) {
             match found {
                 Ok(found) => files.push(found),
-                Err(why) => print::note(format!("{}: {why}", path.display())),
+                Err(why) => unreadable.push((path, why)),
             }
         }
-        Ok(files)
+        Ok((files, unreadable))
     }
 
     /// Leaves out what is not wanted, what is here already, and what could not be here.
@@ -140,11 +144,16 @@ impl Desk {
         add_servers(self.home.path(), &environment, &new).map_err(explained)
     }
 
-    fn tell(&self, files: &[Found], written: Option<&Path>) {
+    fn tell(&self, files: &[Found], unreadable: &[Unreadable], written: Option<&Path>) {
         if self.as_json {
             let files: Vec<Value> = files.iter().map(shown).collect();
-            print::json(&json!({ "files": files, "written_to": written }));
+            let unreadable: Vec<Value> =
+                unreadable.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
+            print::json(&json!({ "files": files, "unreadable": unreadable, "written_to": written }));
             return;
+        }
+        for (path, why) in unreadable {
+            print::note(format!("{}: {why}", path.display()));
         }
         for found in files {
             print::line(format!("{}:", found.path.display()));
