@@ -51,7 +51,7 @@ pub enum EditError {
     Form(String),
     #[error("{name} cannot be changed for you: {why}\nchange it by hand:\n{entry}")]
     ByHand { name: String, why: String, entry: String },
-    #[error("{}: {why}", portcullis_core::json::printable(.name))]
+    #[error("{}: {why}", if .name.is_empty() { "\"\"".to_owned() } else { portcullis_core::json::printable(.name) })]
     Unfit { name: String, why: String },
     #[error("{0} was changed at the same moment; try again")]
     Changed(String),
@@ -499,15 +499,17 @@ mod tests {
         let home = home(MINE);
         let odd = [
             NewServer { name: "bad name".to_owned(), ..server("x") },
+            NewServer { name: String::new(), ..server("x") },
             NewServer { url: Some("https://x.example.com".to_owned()), ..server("both") },
             NewServer { name: "place".to_owned(), url: Some("no".to_owned()), ..NewServer::default() },
         ];
         let told = odd.map(|server| add_servers(home.path(), &|_| None, &[server]).unwrap_err().to_string());
-        insta::assert_snapshot!(told.join("\n"), @"
+        insta::assert_snapshot!(told.join("\n"), @r#"
         bad name: it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
+        "": it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
         both: `mcp.both` has `command` and `url`, expected one of them
         place: `mcp.place.url` is no address of a server: relative URL without a base
-        ");
+        "#);
         assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), MINE);
     }
 }
