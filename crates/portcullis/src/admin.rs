@@ -145,7 +145,7 @@ async fn blocking<T: Send + 'static>(
 
 /// Says what a command would say: whether the words were wrong, or the work failed.
 fn explained(error: anyhow::Error) -> Problem {
-    let message = format!("{error:#}");
+    let message = crate::with_causes(&error);
     if error.is::<BadUsage>() || error.is::<ConfigErrors>() {
         Problem::invalid(message)
     } else {

@@ -84,13 +84,26 @@ pub fn run(cli: Cli) -> ExitCode {
         Err(error) => {
             let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
             if json {
-                print::note_json(&serde_json::json!({ "error": format!("{error:#}") }));
+                print::note_json(&serde_json::json!({ "error": with_causes(&error) }));
             } else {
-                print::note(format!("error: {error:#}"));
+                print::note(format!("error: {}", with_causes(&error)));
             }
             ExitCode::from(if bad { 2 } else { 1 })
         }
     }
+}
+
+/// Returns an error with its causes. Some say their cause themselves already.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
 }
 
 /// Lets a crash leave no copy of the memory behind, in which secrets are.
@@ -147,5 +160,22 @@ fn by_environment() -> anyhow::Result<Command> {
             let other = portcullis_core::json::printable(other);
             Err(BadUsage(format!("MCP_TRANSPORT is `{other}`, expected `stdio` or `http`")).into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let path = std::path::Path::new("/dev/null/x");
+        let error = portcullis_store::Hold::of(path).context("the configuration").unwrap_err();
+        assert_eq!(
+            with_causes(&error),
+            "the configuration: cannot open `/dev/null/x`: Not a directory (os error 20)"
+        );
+        assert_eq!(with_causes(&anyhow::anyhow!("b").context("a")), "a: b");
     }
 }
