@@ -145,7 +145,7 @@ async fn blocking<T: Send + 'static>(
 
 /// Says what a command would say: whether the words were wrong, or the work failed.
 fn explained(error: anyhow::Error) -> Problem {
-    let message = format!("{error:#}");
+    let message = crate::with_causes(&error);
     if error.is::<BadUsage>() || error.is::<ConfigErrors>() {
         Problem::invalid(message)
     } else {
@@ -159,7 +159,11 @@ fn edit_problem(error: EditError) -> Problem {
         EditError::Config(_) | EditError::Unfit { .. } => Problem::invalid(message),
         EditError::Unknown(_) => Problem::not_found(message),
         EditError::Changed(_) => Problem::changed(message),
-        EditError::Taken(_) | EditError::ByHand { .. } | EditError::Io { .. } => Problem::conflict(message),
+        EditError::Taken(_)
+        | EditError::Form(_)
+        | EditError::ByHand { .. }
+        | EditError::Io { .. }
+        | EditError::Held(_) => Problem::conflict(message),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Approvals: of a running hub that another process decides about, and for good, as a rule.
 
 use crate::commands::environment;
-use crate::config::{AddRuleError, AllowRule, Config, add_rule};
+use crate::config::{AddRuleError, AllowRule, Config, Editing, add_rule};
 use crate::folder_changes::FolderChanges;
 use crate::known_tools::KnownTools;
 use crate::{BadUsage, compose};
@@ -18,12 +18,7 @@ use std::sync::Arc;
 pub(crate) const REASON_CHARS_MAX: usize = 500;
 
 /// Writes a rule that allows what an approval is about, unless there is one. Returns the file.
-pub(crate) fn allow_always(
-    home: &Path,
-    config: &Config,
-    approval: &Approval,
-    now: Timestamp,
-) -> Result<Option<String>> {
+pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> Result<Option<String>> {
     let Asked { client, origin, kind, target, effect, reach, .. } = &approval.call;
     let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
     if effect == Effect::Destroy {
@@ -41,6 +36,9 @@ pub(crate) fn allow_always(
     let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
     let origin = origin.context("the origin of the call is not known any more")?;
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
+    // Where the rule belongs is known only while nobody else changes the rules.
+    let editing = Editing::of(home)?;
+    let config = &Config::load(home, &environment)?.config;
     let labels = KnownTools::of(config)?.labels(target);
     let unruled = Unruled::ByEffect;
     let listing =
@@ -68,7 +66,7 @@ pub(crate) fn allow_always(
         reach,
         comment: format!("Approved for good on {day}, as {}.", approval.id),
     };
-    let path = add_rule(home, &environment, &new, before).map_err(|error| match error {
+    let path = add_rule(&editing, &environment, &new, before).map_err(|error| match error {
         AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
         other => anyhow::Error::from(other),
     });

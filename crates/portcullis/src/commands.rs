@@ -17,6 +17,7 @@ pub(crate) mod serve;
 pub(crate) mod stdio;
 pub(crate) mod tools;
 
+use crate::Interrupted;
 use crate::cli::Cli;
 use crate::config::{Config, Loaded};
 use crate::home::Home;
@@ -98,6 +99,23 @@ async fn end_servers() {
     }
 }
 
+/// Waits for a person, on a thread of its own, unless the process is told to end first.
+///
+/// A runtime that is gone leaves its handlers of signals behind: after one, nothing else ends a plain read.
+pub(crate) fn unless_told<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let answer = runtime.block_on(async {
+        let mut ending = Ending::new().context("signals cannot be heard")?;
+        tokio::select! {
+            answer = tokio::task::spawn_blocking(wait) => answer.context("the question failed"),
+            () = ending.told() => Err(Interrupted.into()),
+        }
+    });
+    // The thread may wait for ever.
+    runtime.shutdown_background();
+    answer
+}
+
 /// Returns where a client on this machine finds a hub that listens at `address`.
 pub(crate) fn url_of(address: SocketAddr) -> String {
     format!("{}/mcp", origin_of(address))
@@ -149,4 +167,27 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
     clap_complete::generate(shell, &mut Cli::command(), "portcullis", &mut script);
     print::out(String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Signal, getpid, kill_process};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_question_ends_when_the_process_is_told_to() {
+        // What a runtime before it left behind is what made a question deaf.
+        block_on(async {}).unwrap();
+        for signal in [Signal::INT, Signal::TERM] {
+            let (never, answer) = mpsc::channel::<()>();
+            let asked = unless_told(move || {
+                kill_process(getpid(), signal).unwrap();
+                answer.recv().is_ok()
+            });
+            assert!(asked.unwrap_err().is::<Interrupted>());
+            drop(never);
+        }
+        assert!(unless_told(|| true).unwrap());
+    }
 }

@@ -5,7 +5,7 @@
 
 mod entry;
 
-use crate::install::{ClientApp, ENTRY_NAME, Places, parse_jsonc};
+use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
 use entry::Context;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
@@ -40,10 +40,54 @@ pub(crate) struct Lifted {
     pub(crate) key: String,
     /// The name it should have in the store.
     pub(crate) name: String,
+    /// The word that stays in the configuration before it, like `Bearer`.
+    pub(crate) scheme: Option<String>,
     /// `None` where the file has no value: somebody was asked for it there.
     pub(crate) value: Option<Secret<String>>,
     /// Where it may go: `HOST:FIELD`.
     pub(crate) grant: String,
+}
+
+impl Lifted {
+    /// Gives it another name, also where the server refers to it.
+    pub(crate) fn rename(&mut self, server: &mut NewServer, name: String) {
+        let (old, new) = (format!("secret:{}", self.name), format!("secret:{name}"));
+        for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
+            let before = written.strip_suffix(&old).filter(|_| *key == self.key);
+            if let Some(changed) = before.map(|before| format!("{before}{new}")) {
+                *written = changed;
+            }
+        }
+        self.name = name;
+    }
+
+    /// Says what a person has to do, where the file has no value.
+    pub(crate) fn to_set(&self) -> Option<String> {
+        if self.value.is_some() {
+            return None;
+        }
+        let all = match &self.scheme {
+            Some(word) => format!("what comes after `{word}`"),
+            None => "all of it".to_owned(),
+        };
+        Some(format!(
+            "the value of `{}` is asked for there; set {all}: {}",
+            printable(&self.key),
+            self.command()
+        ))
+    }
+
+    /// Returns the command that sets it.
+    pub(crate) fn command(&self) -> String {
+        format!("portcullis secrets set {} --grant '{}'", self.name, self.grant)
+    }
+}
+
+impl Imported {
+    /// Returns what a person should know, with what is left to do.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.secrets.iter().filter_map(Lifted::to_set)).collect()
+    }
 }
 
 /// A server as it would be here.
@@ -52,7 +96,7 @@ pub(crate) struct Imported {
     pub(crate) own: String,
     pub(crate) server: NewServer,
     pub(crate) secrets: Vec<Lifted>,
-    /// What a person should know.
+    /// What a person should know, but for what has to be set.
     pub(crate) notes: Vec<String>,
 }
 
@@ -108,12 +152,15 @@ pub(crate) fn read(path: &Path, around: &Around<'_>) -> Result<Found, String> {
 
 /// Reads the text of a file.
 pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Found, String> {
-    let file = parse_jsonc(text)?;
+    let (file, twice) = parse_as_others(text)?;
     let mut found =
         Found { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
+    found
+        .notes
+        .extend(twice.map(|said| format!("{}; the last one counts, as it does there", printable(&said))));
     // Those of one project first: where both have a name, they count.
     let mut sections = project_sections(&file, around, &mut found.notes);
-    sections.extend(section(&file));
+    sections.extend(sections_of(&file));
     if sections.is_empty() && !file["projects"].is_object() {
         let why = "it has none of `mcpServers`, `servers` and `mcp`, under which programs keep their servers";
         return Err(why.to_owned());
@@ -122,7 +169,8 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
     if count > SERVERS_MAX {
         return Err(format!("it has {count} servers, at most {SERVERS_MAX} are taken"));
     }
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    // By the name here: the own name, and whether a project has it.
+    let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
     for section in &sections {
         let project = section.project.as_deref().or_else(|| project_of(path, around.user_home));
         for (own, entry) in section.entries {
@@ -132,17 +180,19 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
                     found.skipped.push((own.clone(), "it is this hub".to_owned()));
                 }
                 Ok(imported) => match names.get(&imported.server.name) {
-                    Some(other) if other == own => {
-                        let why = "the project has one of this name, which counts more".to_owned();
+                    Some((other, of_project)) if other == own => {
+                        let who = if *of_project { "the project" } else { "another part of the file" };
+                        let why = format!("{who} has one of this name, which counts more");
                         found.skipped.push((own.clone(), why));
                     }
-                    Some(other) => {
+                    Some((other, _)) => {
                         let name = &imported.server.name;
                         let why = format!("`{other}` would have the same name here, `{name}`");
                         found.skipped.push((own.clone(), why));
                     }
                     None => {
-                        names.insert(imported.server.name.clone(), own.clone());
+                        let holder = (own.clone(), section.project.is_some());
+                        names.insert(imported.server.name.clone(), holder);
                         found.servers.push(imported);
                     }
                 },
@@ -153,24 +203,27 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
     Ok(found)
 }
 
-/// Finds the servers, and what the file asks a person for.
-fn section(file: &Value) -> Option<Section<'_>> {
-    let mcp = &file["mcp"];
+/// Finds the servers, under every key where a program keeps them, and what the file asks a person for.
+fn sections_of<'f>(file: &'f Value) -> Vec<Section<'f>> {
     // A server that is called `servers` has a type or a command; the section has servers.
     let is_section = |value: &Value| {
         value.as_object().is_some_and(|members| members.values().all(Value::is_object) || members.is_empty())
     };
     let inputs = |value: &Value| value["inputs"].as_array().cloned().unwrap_or_default();
-    let (entries, inputs) = if let Some(servers) = file["mcpServers"].as_object() {
-        (servers, inputs(file))
-    } else if let Some(servers) = file["servers"].as_object() {
-        (servers, inputs(file))
-    } else if is_section(&mcp["servers"]) {
-        (mcp["servers"].as_object()?, inputs(mcp))
-    } else {
-        (mcp.as_object()?, Vec::new())
+    // Of a workspace of VS Code the settings are a part.
+    let (mcp, of_workspace) = (&file["mcp"], &file["settings"]["mcp"]);
+    let nested = [mcp, of_workspace].into_iter().filter(|mcp| is_section(&mcp["servers"]));
+    let mut places = vec![(&file["mcpServers"], inputs(file)), (&file["servers"], inputs(file))];
+    places.extend(nested.map(|mcp| (&mcp["servers"], inputs(mcp))));
+    places.retain(|(entries, _)| entries.is_object());
+    // Beside other servers, what is called so may be settings of something else.
+    if !is_section(&mcp["servers"]) && (places.is_empty() || is_section(mcp)) {
+        places.push((mcp, Vec::new()));
+    }
+    let section = |(entries, inputs): (&'f Value, _)| {
+        Some(Section { entries: entries.as_object()?, inputs, project: None })
     };
-    Some(Section { entries, inputs, project: None })
+    places.into_iter().filter_map(section).collect()
 }
 
 /// Finds what Claude Code keeps for single projects: those of the present one are taken, the others are told of.

@@ -8,7 +8,7 @@ mod client;
 mod jsonc;
 
 pub use client::{ClientApp, Places, Platform};
-pub(crate) use jsonc::parse as parse_jsonc;
+pub(crate) use jsonc::{parse_as_others, put as put_jsonc, take as take_jsonc};
 
 use crate::replace::{beside, replace, write_new};
 use jiff::Timestamp;

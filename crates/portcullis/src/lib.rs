@@ -42,6 +42,21 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
+/// The process was told to end while it waited for a person.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// As shells have it for a process that an interrupt ended.
+const INTERRUPTED_CODE: u8 = 130;
+
 /// Says what is wrong with a command line, or prints the help that it asks for.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
@@ -61,16 +76,34 @@ pub fn run(cli: Cli) -> ExitCode {
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
+        Err(error) if error.is::<Interrupted>() => {
+            // The line of the question is open still, and there is nothing to explain.
+            print::note("");
+            ExitCode::from(INTERRUPTED_CODE)
+        }
         Err(error) => {
             let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
             if json {
-                print::note_json(&serde_json::json!({ "error": format!("{error:#}") }));
+                print::note_json(&serde_json::json!({ "error": with_causes(&error) }));
             } else {
-                print::note(format!("error: {error:#}"));
+                print::note(format!("error: {}", with_causes(&error)));
             }
             ExitCode::from(if bad { 2 } else { 1 })
         }
     }
+}
+
+/// Returns an error with its causes. Some say their cause themselves already.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
 }
 
 /// Lets a crash leave no copy of the memory behind, in which secrets are.
@@ -127,5 +160,22 @@ fn by_environment() -> anyhow::Result<Command> {
             let other = portcullis_core::json::printable(other);
             Err(BadUsage(format!("MCP_TRANSPORT is `{other}`, expected `stdio` or `http`")).into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let path = std::path::Path::new("/dev/null/x");
+        let error = portcullis_store::Hold::of(path).context("the configuration").unwrap_err();
+        assert_eq!(
+            with_causes(&error),
+            "the configuration: cannot open `/dev/null/x`: Not a directory (os error 20)"
+        );
+        assert_eq!(with_causes(&anyhow::anyhow!("b").context("a")), "a: b");
     }
 }

@@ -1,7 +1,9 @@
 //! What goes to standard output. Logs and questions go to standard error. Nothing else writes to either, and all of it
 //! passes [`voice`], which leaves no secret in it.
 
+use crate::commands::unless_told;
 use crate::voice;
+use anyhow::Result;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -73,15 +75,18 @@ pub(crate) fn nobody_to_ask() -> bool {
     !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal()
 }
 
-/// Asks a yes-or-no question, if there is someone to ask.
-pub(crate) fn confirm(question: &str) -> Option<bool> {
+/// Asks a yes-or-no question, if there is someone to ask. Fails where the process is told to end instead.
+pub(crate) fn confirm(question: &str) -> Result<Option<bool>> {
     if nobody_to_ask() {
-        return None;
+        return Ok(None);
     }
     say(&format!("{} [y/N] ", voice::text(question)));
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).ok()?;
-    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let read = || {
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map(|_| answer)
+    };
+    let answer = unless_told(read)?;
+    Ok(answer.ok().map(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
 /// Sets rows in columns, the first row as the heading.

@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 pub(crate) const HIDDEN: &str = "[HIDDEN]";
 
 /// What is in the name of a variable or header whose value is nobody's business.
-const SECRET_WORDS: [&str; 13] = [
-    "TOKEN",
+const SECRET_PARTS: [&str; 12] = [
     "SECRET",
     "PASSWORD",
     "PASSWD",
@@ -25,20 +24,67 @@ const SECRET_WORDS: [&str; 13] = [
     "COOKIE",
     "BEARER",
 ];
-/// What ends the name of an option that says where something is, or how much of it, instead of what it is.
+/// Whole words that say so anywhere in a name, and those that say so where they come last.
+const SECRET_WORDS: [&str; 2] = ["PASS", "PWD"];
+const SECRET_LAST_WORDS: [&str; 3] = ["KEY", "PAT", "AUTH"];
+/// Ends of names of which even a number is one.
+const PASSWORD_ENDS: [&str; 5] = ["PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD"];
+/// What a password is called in the text by which programs connect to databases.
+const CONNECTION_KEYS: [&str; 2] = ["PASSWORD", "PWD"];
+/// What ends a name that says where something is, or how much of it, instead of what it is.
 const NO_SECRET_ENDS: [&str; 8] = ["FILE", "PATH", "DIR", "URL", "NAME", "TYPE", "_ENV", "_ID"];
 /// A part of an address that is as long, with letters and digits in it, is a key more often than a name.
 const KEY_CHARS_MIN: usize = 20;
+/// A number of fewer digits is too short for a secret, and counts something.
+const NUMBER_CHARS_MIN: usize = 8;
 
-/// Returns whether the name of a variable, a header or a parameter says that its value is secret.
-pub(crate) fn is_secret_key(key: &str) -> bool {
-    let key = key.to_ascii_uppercase().replace('-', "_");
-    SECRET_WORDS.iter().any(|word| key.contains(word))
-        || key.ends_with("_KEY")
-        || key == "KEY"
-        || key.ends_with("_PAT")
-        || key == "AUTH"
-        || key.ends_with("_AUTH")
+/// Returns whether the value of a variable or a header is nobody's business: its name says so, or what it holds.
+pub(crate) fn is_private(key: &str, value: &str) -> bool {
+    let is_named = is_secret_name(key) && (could_be_secret(value) || is_password(key, value));
+    is_named || has_token(value) || has_password(value)
+}
+
+/// Returns whether the name of a variable, a header, an option or a parameter says that its value is secret.
+fn is_secret_name(name: &str) -> bool {
+    let name = name.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
+    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let says_so = SECRET_PARTS.iter().any(|part| name.contains(part))
+        // Not of many: those are counted, and not those of a tokenizer.
+        || words.iter().any(|word| word.ends_with("TOKEN") || SECRET_WORDS.contains(word))
+        || words.last().is_some_and(|word| SECRET_LAST_WORDS.contains(word));
+    says_so && !NO_SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Returns whether a number is a password, which is what its name says.
+fn is_password(key: &str, value: &str) -> bool {
+    let key = key.to_ascii_uppercase();
+    value.len() >= NUMBER_CHARS_MIN && is_number(value) && PASSWORD_ENDS.iter().any(|end| key.ends_with(end))
+}
+
+/// Returns whether a text holds a password by the way: an address with one, or what a program connects with.
+fn has_password(text: &str) -> bool {
+    let in_address = text.split_once("://").is_some_and(|(_, rest)| {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| is_given(password))
+    });
+    let in_settings = text.split([';', '&', '?', ' ']).any(|setting| {
+        setting.split_once('=').is_some_and(|(key, value)| {
+            CONNECTION_KEYS.iter().any(|known| known.eq_ignore_ascii_case(key.trim())) && is_given(value)
+        })
+    });
+    in_address || in_settings
+}
+
+/// Returns whether there is a value, and it does not stand for another.
+fn is_given(value: &str) -> bool {
+    !value.trim().is_empty() && value != HIDDEN && !value.contains("${") && !is_handle(value)
+}
+
+/// Returns whether a value refers to the secret store, which it may do after one word.
+pub(crate) fn is_handle(value: &str) -> bool {
+    let handle = value.split_once(' ').map_or(value, |(_, rest)| rest);
+    value.starts_with("secret:") || handle.starts_with("secret:")
 }
 
 /// Returns whether the redactor would mask something here without knowing any secret.
@@ -58,7 +104,7 @@ pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
             shown.push(HIDDEN.to_owned());
             continue;
         }
-        is_value = arg.starts_with('-') && !arg.contains('=') && is_secret_option(arg);
+        is_value = arg.starts_with('-') && !arg.contains('=') && is_secret_name(arg);
         shown.push(shown_arg(arg));
     }
     shown
@@ -72,7 +118,7 @@ fn shown_arg(arg: &str) -> String {
         // `--token=…`, `TOKEN=…` and `Authorization: …`.
         let Some((key, value)) = arg.split_once(separator) else { continue };
         let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if is_key && is_secret_option(key) && could_be_secret(value.trim()) {
+        if is_key && is_secret_name(key) && could_be_secret(value.trim()) {
             let gap = if value.starts_with(' ') { " " } else { "" };
             return format!("{key}{separator}{gap}{HIDDEN}");
         }
@@ -87,24 +133,36 @@ fn shown_arg(arg: &str) -> String {
     if arg.contains("://") { shown_url(arg) } else { without_tokens(arg) }
 }
 
-fn is_secret_option(name: &str) -> bool {
-    let name = name.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
-    is_secret_key(&name) && !NO_SECRET_ENDS.iter().any(|end| name.ends_with(end))
+/// Returns whether a value is one itself: no number, no file, no address of something, and nothing that stands for
+/// something else.
+fn could_be_secret(value: &str) -> bool {
+    let is_file = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start)) && !is_random(value);
+    let is_plain_address = value.contains("://") && shown_url(value) == value;
+    let is_word = matches!(value, "true" | "false");
+    is_given(value) && !is_number(value) && !is_file && !is_plain_address && !is_word
 }
 
-/// Returns whether a value is one itself: no number, no file, and nothing that stands for something else.
-fn could_be_secret(value: &str) -> bool {
-    let is_number = value.chars().all(|c| c.is_ascii_digit());
-    let is_file = ["/", "./", "../", "~"].iter().any(|start| value.starts_with(start));
-    let is_word = matches!(value, "true" | "false" | HIDDEN);
-    !is_number && !is_file && !is_word && !value.contains("${") && !value.contains("secret:")
+fn is_number(value: &str) -> bool {
+    value.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Returns whether a text that begins as a path does is more likely a key: those of some providers have slashes in them.
+fn is_random(text: &str) -> bool {
+    text.split('/').any(|part| {
+        let has = |test: fn(&char) -> bool| part.chars().any(|c| test(&c));
+        part.len() >= KEY_CHARS_MIN
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "+=".contains(c))
+            && has(char::is_ascii_digit)
+            && has(char::is_ascii_uppercase)
+            && has(char::is_ascii_lowercase)
+    })
 }
 
 /// Returns variables or headers as they may be shown.
 pub(crate) fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
     let shown = |(key, value): &(String, String)| {
-        let is_private = is_secret_key(key) && could_be_secret(value);
-        (key.clone(), if is_private { HIDDEN.to_owned() } else { value.clone() })
+        let is_shown = is_handle(value) || !is_private(key, value);
+        (key.clone(), if is_shown { value.clone() } else { HIDDEN.to_owned() })
     };
     pairs.iter().map(shown).collect()
 }
@@ -132,7 +190,7 @@ pub(crate) fn shown_url(url: &str) -> String {
             None => (pair, ""),
         };
         match pair.split_once('=') {
-            Some((key, value)) if is_secret_key(key) && could_be_secret(value) || could_be_key(value) => {
+            Some((key, value)) if is_secret_name(key) && could_be_secret(value) || could_be_key(value) => {
                 shown.push_str(&format!("{key}={HIDDEN}{separator}"));
             }
             _ => shown.push_str(&format!("{pair}{separator}")),
@@ -179,6 +237,46 @@ mod tests {
         }
         let header = ["--header".to_owned(), "Authorization: Bearer abc def".to_owned()];
         assert_eq!(shown_args(&header)[1], "Authorization: [HIDDEN]");
+    }
+
+    #[test]
+    fn a_variable_is_private_by_its_name_or_by_what_it_holds() {
+        for (key, value) in [
+            ("MYSQL_PASS", "hunter2pw"),
+            ("DB_PWD", "hunter2pw"),
+            ("PGPASSWORD", "12345678"),
+            ("apiKey", "hunter2pw"),
+            ("X-Api-Key", "hunter2pw"),
+            ("NPM_AUTHTOKEN", "hunter2pw"),
+            ("AWS_SECRET_ACCESS_KEY", "/AbCdEfGhIjKlMnOpQrStUv0123456789+AbCd=="),
+            ("SESSION_TOKEN", "a-secret:pw"),
+            ("MONGODB_URI", "mongodb+srv://me:Sup3rS3cret@db.example.com/x"),
+            ("DATABASE_URL", "postgres://me:hunter2pw@db/x"),
+            ("CONN", "Server=db;User Id=me;Password=Str0ngPassw0rd;"),
+            ("DSN", "host=db user=me password=hunter2pw"),
+            ("JDBC", "jdbc:mysql://db/x?user=me&password=hunter2pw"),
+        ] {
+            assert!(is_private(key, value), "{key}={value}");
+            assert_eq!(shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1, HIDDEN);
+        }
+        for (key, value) in [
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/gcp.json"),
+            ("TOKEN_FILE", "/home/me/token.json"),
+            ("OAUTH_TOKEN_URL", "https://login.example.com/token"),
+            ("AUTHORIZATION_SERVER", "https://login.example.com"),
+            ("MAX_TOKENS_TOTAL", "100000000"),
+            ("TOKENIZERS_PARALLELISM", "fork"),
+            ("TOKEN_TTL", "86400000"),
+            ("PWD", "/home/me"),
+            ("PASSWORD", "${PW}"),
+            ("AUTH", "Bearer secret:AUTH"),
+            ("DATABASE_URL", "postgres://me@db/x"),
+            ("DATABASE_URL", "postgres://me:${PW}@db/x"),
+            ("CONN", "Server=db;Password=;Trusted=yes"),
+            ("COMPASS", "north-west"),
+        ] {
+            assert_eq!(shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1, value, "{key}");
+        }
     }
 
     #[test]

@@ -164,9 +164,9 @@ impl KeptFile {
     }
 
     /// Waits until nobody else holds what is locked by a name, in the folder of this file.
-    pub(crate) fn lock_named(&self, name: &str, within: Duration) -> Result<File, FileError> {
+    pub(crate) fn lock_named(&self, name: &str, within: Duration) -> Result<Hold, FileError> {
         self.make_folder()?;
-        locked(&self.dir.join(format!("{name}.lock")), within)
+        Hold::within(&self.dir.join(format!("{name}.lock")), within)
     }
 
     /// Makes the folder, where it is missing.
@@ -179,27 +179,40 @@ impl KeptFile {
     pub(crate) fn lock(&self) -> Result<FileLock<'_>, FileError> {
         self.make_folder()?;
         // Not the file itself: that is replaced, so a lock on it would not hold.
-        let lock = locked(&self.path.with_extension("lock"), LOCK_WITHIN)?;
-        Ok(FileLock { file: self, _lock: lock })
+        let hold = Hold::of(&self.path.with_extension("lock"))?;
+        Ok(FileLock { file: self, _hold: hold })
     }
 }
 
-/// Opens a file whose lock nobody else holds, once that is so. The lock ends when the file is closed.
-#[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
-fn locked(path: &Path, within: Duration) -> Result<File, FileError> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(path);
-    let lock = lock.map_err(|e| FileError::new("open", path, e))?;
-    let began = Instant::now();
-    loop {
-        match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            // A process that was stopped in the middle must not stop all others.
-            Err(TryLockError::WouldBlock) if began.elapsed() < within => std::thread::sleep(LOCK_PAUSE),
-            Err(TryLockError::WouldBlock) => {
-                let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
-                return Err(FileError::new("lock", path, held));
+/// Keeps other processes, and other threads, from what a file stands for, until it is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    _lock: File,
+}
+
+impl Hold {
+    /// Waits until nobody else holds the file, which is made where it is missing. Nothing is written to it.
+    pub fn of(path: &Path) -> Result<Hold, FileError> {
+        Hold::within(path, LOCK_WITHIN)
+    }
+
+    /// The same, for what others may hold for longer.
+    #[expect(clippy::disallowed_methods, reason = "whoever changes a file is on a thread that may wait")]
+    pub(crate) fn within(path: &Path, within: Duration) -> Result<Hold, FileError> {
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(path);
+        let lock = lock.map_err(|e| FileError::new("open", path, e))?;
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Hold { _lock: lock }),
+                // A process that was stopped in the middle must not stop all others.
+                Err(TryLockError::WouldBlock) if began.elapsed() < within => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let held = io::Error::new(io::ErrorKind::TimedOut, "another process holds it");
+                    return Err(FileError::new("lock", path, held));
+                }
+                Err(TryLockError::Error(error)) => return Err(FileError::new("lock", path, error)),
             }
-            Err(TryLockError::Error(error)) => return Err(FileError::new("lock", path, error)),
         }
     }
 }
@@ -207,7 +220,7 @@ fn locked(path: &Path, within: Duration) -> Result<File, FileError> {
 /// The right to replace a file, until it is dropped.
 pub(crate) struct FileLock<'a> {
     file: &'a KeptFile,
-    _lock: File,
+    _hold: Hold,
 }
 
 impl FileLock<'_> {

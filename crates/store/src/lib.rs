@@ -14,4 +14,4 @@ pub mod scripts;
 pub mod secrets;
 pub mod servers;
 
-pub use kept::FileError;
+pub use kept::{FileError, Hold};

@@ -1,7 +1,7 @@
 //! Calls that wait for a person.
 
 use super::differences::{change, pretty};
-use super::{HubDesk, blocking, by, explained, load};
+use super::{HubDesk, blocking, by, explained};
 use crate::approvals::{REASON_CHARS_MAX, allow_always};
 use jiff::Timestamp;
 use portcullis_admin::desk::{
@@ -110,10 +110,8 @@ impl HubDesk {
         if decision == Verdict::Always {
             let (home, about) = (self.home.clone(), approval.clone());
             // The rule first: if it cannot be written nothing was decided.
-            rule_written_to = blocking(move || {
-                allow_always(home.path(), &load(&home)?.config, &about, now).map_err(explained)
-            })
-            .await?;
+            rule_written_to =
+                blocking(move || allow_always(home.path(), &about, now).map_err(explained)).await?;
         }
         // Only as it was looked at: of two who decide at once, the second learns of the first.
         let approval = match desk.answer(&approval.id, verdict, &by(&actor), seen).await {

@@ -4,7 +4,7 @@ use super::{HubDesk, blocking, by, edit_problem, explained, load};
 use crate::cli::PolicyTestArgs;
 use crate::commands::environment;
 use crate::commands::policy::{listed, test};
-use crate::config::{RuleEdit, WrittenRule, edit_rules, version};
+use crate::config::{Editing, RuleEdit, WrittenRule, edit_rules, version};
 use crate::home::Home;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
@@ -73,6 +73,7 @@ impl HubDesk {
     ) -> Result<PolicyShown, Problem> {
         let home = self.home.clone();
         blocking(move || {
+            let editing = Editing::of(home.path()).map_err(edit_problem)?;
             let count = load(&home)?.config.policy.len();
             if version(home.path()) != seen {
                 return Err(Problem::changed("the configuration was changed meanwhile")
@@ -87,7 +88,7 @@ impl HubDesk {
             if place >= count && !(count == 0 && matches!(change, RuleEdit::Add { at: 0, .. })) {
                 return Err(Problem::not_found(format!("there are {count} rules, counted from 0")));
             }
-            edit_rules(home.path(), &environment, &change).map_err(edit_problem)?;
+            edit_rules(&editing, &environment, &change).map_err(edit_problem)?;
             tracing::info!(target: "admin", admin = actor.name, "The rules were changed.");
             shown(&home)
         })

@@ -409,7 +409,7 @@ fn importable(found: &Found) -> ImportableFile {
                 own_name: imported.own.clone(),
                 entry: imported.server.shown().written(),
                 secrets: imported.secrets.iter().map(|secret| secret.name.clone()).collect(),
-                notes: imported.notes.clone(),
+                notes: imported.told(),
             })
             .collect(),
         skipped: found.skipped.iter().map(|(own, why)| reason(own, why)).collect(),

@@ -3,7 +3,6 @@
 use super::{Opened, open};
 use crate::approvals::{REASON_CHARS_MAX, allow_always};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
-use crate::config::Config;
 use crate::home::{Home, make_private};
 use crate::{BadUsage, compose, print};
 use anyhow::{Result, anyhow};
@@ -25,7 +24,6 @@ pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Re
     let desk = Desk {
         approvals: Approvals::open(&secure, Arc::new(SystemClock)),
         lifetimes: compose::approval_times(&loaded.config).lifetimes,
-        config: loaded.config,
         home,
         as_json,
     };
@@ -48,7 +46,6 @@ fn explained(error: ApprovalError) -> anyhow::Error {
 struct Desk {
     approvals: Approvals,
     lifetimes: Lifetimes,
-    config: Config,
     home: Home,
     as_json: bool,
 }
@@ -102,7 +99,7 @@ impl Desk {
         let span = if args.session { Span::Session } else { Span::Once };
         // The rule first: if it cannot be written nothing was decided.
         let now = self.approvals.now();
-        let allowed = || allow_always(self.home.path(), &self.config, &approval, now);
+        let allowed = || allow_always(self.home.path(), &approval, now);
         let rule_file = if args.always { allowed()? } else { None };
         let decided = self.approvals.decide(&approval.id, Verdict::Approve(span), &by(), self.lifetimes);
         let approval = decided.map_err(|error| match &rule_file {

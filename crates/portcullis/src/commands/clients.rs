@@ -100,7 +100,7 @@ fn install_all(
         }
         print::note_showing(plan.diff(), token.expose());
         // Without anyone to ask, the command itself is the answer: it names the application.
-        if !yes && print::confirm("Make this change?") == Some(false) {
+        if !yes && print::confirm("Make this change?")? == Some(false) {
             print::note("Left as it is.");
             continue;
         }
@@ -125,6 +125,7 @@ fn shown(info: &ClientInfo) -> Value {
         "allow": info.allow,
         "deny": info.deny,
         "effects": info.effects.iter().map(|effect| effect.as_str()).collect::<Vec<_>>(),
+        "tools": info.tools.as_str(),
         "created": info.created.to_string(),
         "expires": info.expires.map(|expires| expires.to_string()),
         "expired": info.is_expired(&SystemClock),
@@ -137,7 +138,7 @@ fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
         print::json(&Value::Array(clients.iter().map(shown).collect()));
         return Ok(ExitCode::SUCCESS);
     }
-    let heading = ["CLIENT", "TOKEN", "ALLOW", "DENY", "EFFECTS", "CREATED", "EXPIRES"];
+    let heading = ["CLIENT", "TOKEN", "ALLOW", "DENY", "EFFECTS", "TOOLS", "CREATED", "EXPIRES"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for info in &clients {
         let effects: Vec<&str> = info.effects.iter().map(|effect| effect.as_str()).collect();
@@ -152,6 +153,7 @@ fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
             info.allow.join(" "),
             if info.deny.is_empty() { "-".to_owned() } else { info.deny.join(" ") },
             effects.join(","),
+            info.tools.as_str().to_owned(),
             info.created.to_string(),
             expires,
         ]);

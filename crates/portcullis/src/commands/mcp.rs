@@ -136,7 +136,10 @@ impl Desk {
             // Then nothing is connected, and nothing will be.
             let how = may_run(server, &makers).map_or("trust", |()| "enable");
             if self.as_json {
-                print::json(&json!({ "server": name, "reload": false, "enabled": false }));
+                let running = self.hub_runs()?;
+                print::json(
+                    &json!({ "server": name, "reload": false, "enabled": false, "hub_running": running }),
+                );
             } else {
                 print::line(format!(
                     "Server `{name}` is switched off, so it does not connect. To switch it on: portcullis mcp {how} {name}"

@@ -111,7 +111,7 @@ impl Desk {
             .into());
         }
         print::note(show::told(looked));
-        match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(&sha256))) {
+        match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(&sha256)))? {
             Some(true) => Ok(sha256),
             _ => Err(anyhow::anyhow!("nothing was decided")),
         }

@@ -1,10 +1,10 @@
 //! Writing the rule that an approval for good becomes. How rules are written is `edit_rules`' part.
 
 use super::edit_rules::{RuleEdit, WrittenRule, edit_rules};
-use super::edit_servers::EditError;
+use super::edit_servers::{EditError, Editing};
 use super::{Config, ConfigErrors, Environment};
 use portcullis_core::{Effect, Origin, Reach};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A rule that allows one client one thing.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl AllowRule {
 
 /// Writes a rule before the rule `before`, or after all others. Returns the file.
 pub fn add_rule(
-    home: &Path,
+    editing: &Editing,
     env: Environment<'_>,
     rule: &AllowRule,
     before: Option<usize>,
@@ -59,16 +59,16 @@ pub fn add_rule(
     if rule.name.contains(['*', '?', '[', ']', '{', '}', '\\', '!']) {
         return Err(AddRuleError::Glob(rule.name.clone()));
     }
-    let count = Config::load(home, env)?.config.policy.len();
+    let count = Config::load(editing.home(), env)?.config.policy.len();
     let at = before.filter(|at| *at < count).unwrap_or(count);
-    edit_rules(home, env, &RuleEdit::Add { at, rule: Box::new(rule.written()) }).map_err(
-        |error| match error {
+    edit_rules(editing, env, &RuleEdit::Add { at, rule: Box::new(rule.written()) }).map_err(|error| {
+        match error {
             EditError::ByHand { name, entry, .. } => {
                 AddRuleError::ByHand { name, tool: rule.name.clone(), rule: entry }
             }
             other => AddRuleError::Edit(other),
-        },
-    )
+        }
+    })
 }
 
 #[cfg(test)]
@@ -92,8 +92,11 @@ mod tests {
         if let Some(text) = before {
             std::fs::write(home.path().join("portcullis.toml"), text).unwrap();
         }
-        let path = add_rule(home.path(), &|_| None, &rule(), at)?;
-        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left beside it");
+        let editing = Editing::of(home.path()).unwrap();
+        let path = add_rule(&editing, &|_| None, &rule(), at)?;
+        let beside = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let beside = beside.filter(|name| name != "portcullis.lock").count();
+        assert_eq!(beside, 1, "nothing is left beside it");
         Ok(std::fs::read_to_string(path).unwrap())
     }
 
@@ -147,8 +150,9 @@ mod tests {
         }
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("portcullis.yaml"), "memory:\n  enabled: true\n").unwrap();
-        assert!(matches!(add_rule(home.path(), &|_| None, &rule(), None), Err(AddRuleError::ByHand { .. })));
+        let editing = Editing::of(home.path()).unwrap();
+        assert!(matches!(add_rule(&editing, &|_| None, &rule(), None), Err(AddRuleError::ByHand { .. })));
         let glob = AllowRule { name: "chat_*".to_owned(), ..rule() };
-        assert!(matches!(add_rule(home.path(), &|_| None, &glob, None), Err(AddRuleError::Glob(_))));
+        assert!(matches!(add_rule(&editing, &|_| None, &glob, None), Err(AddRuleError::Glob(_))));
     }
 }

@@ -39,7 +39,8 @@ fn yaml(servers: &[NewServer]) -> String {
     text
 }
 
-fn members(server: &NewServer) -> Map<String, Value> {
+/// Returns the entry as JSON has it.
+pub(super) fn members(server: &NewServer) -> Map<String, Value> {
     let pairs = |all: &[(String, String)]| {
         let members: Map<String, Value> =
             all.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect();
@@ -76,7 +77,7 @@ mod tests {
             comment: Some("from\nelsewhere".to_owned()),
             ..NewServer::default()
         };
-        for file in ["portcullis.yaml", "portcullis.yml", "portcullis.json"] {
+        for file in ["portcullis.yaml", "portcullis.yml"] {
             let home = tempfile::tempdir().unwrap();
             std::fs::write(home.path().join(file), "{}").unwrap();
             let error = add_servers(home.path(), &|_| None, std::slice::from_ref(&server)).unwrap_err();

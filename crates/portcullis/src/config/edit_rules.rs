@@ -1,6 +1,6 @@
 //! Changing the rules in the configuration, and leaving everything else in it as it is, comments too.
 
-use super::edit_servers::{Change, EditError, edit};
+use super::edit_servers::{Change, EditError, Editing, Form, edit};
 use super::read;
 use super::{Config, Environment};
 use serde_json::{Value, json};
@@ -89,7 +89,12 @@ pub(crate) fn version(home: &Path) -> String {
 /// Changes the rules. Returns the file.
 ///
 /// What was written is read again first: unless everything else means what it meant, nothing is changed.
-pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -> Result<PathBuf, EditError> {
+pub(crate) fn edit_rules(
+    editing: &Editing,
+    env: Environment<'_>,
+    change: &RuleEdit,
+) -> Result<PathBuf, EditError> {
+    let home = editing.home();
     let (entry, meant) = match change {
         RuleEdit::Add { rule, .. } => {
             let text = rule.written();
@@ -103,7 +108,10 @@ pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -
             (format!("put the rule number {from} in the place {to}, counted from 0\n"), Value::Null)
         }
     };
-    let edited = edit(home, env, &|_| entry.clone(), |old, text| {
+    let edited = edit(home, env, &|_| entry.clone(), |old, form, text| {
+        if form != Form::Toml {
+            return Err(EditError::Form("rules are changed in TOML only".to_owned()));
+        }
         let count = old["policy"].as_array().map_or(0, Vec::len);
         let not_understood = || EditError::ByHand {
             name: "the configuration".to_owned(),
@@ -115,7 +123,7 @@ pub(crate) fn edit_rules(home: &Path, env: Environment<'_>, change: &RuleEdit) -
         let text = blocks.changed(change, &entry).ok_or_else(not_understood)?;
         Ok((text, Change::Rules { edit: change.clone(), meant }))
     })?;
-    edited.write(home)
+    edited.write(editing)
 }
 
 /// The text of a file, cut into its rules and what is between them.
@@ -235,7 +243,7 @@ mod tests {
     fn changed(text: &str, change: &RuleEdit) -> Result<String, EditError> {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("portcullis.toml"), text).unwrap();
-        let path = edit_rules(home.path(), &|_| None, change)?;
+        let path = edit_rules(&Editing::of(home.path())?, &|_| None, change)?;
         Ok(std::fs::read_to_string(path).unwrap())
     }
 

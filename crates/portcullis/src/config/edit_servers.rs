@@ -2,12 +2,15 @@
 
 use super::by_hand;
 use super::edit_rules::RuleEdit;
+use super::inline;
 use super::meaning::{is_server_name, server_name_expected};
 use super::read::{self, Source};
 use super::sections::without;
 use super::{Config, ConfigErrors, Environment};
+use crate::install::{put_jsonc, take_jsonc};
 use crate::private;
 use crate::replace::replace;
+use portcullis_store::{FileError, Hold};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 const NEW_FILE: &str = "portcullis.toml";
 const PRIVATE_FILE: u32 = 0o600;
+/// Whoever changes the configuration holds this file, which is empty, beside it.
+const LOCK_FILE: &str = "portcullis.lock";
 
 /// A server that is to be in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,14 +46,37 @@ pub enum EditError {
     Taken(String),
     #[error("no server is named `{}` in the configuration; `portcullis mcp list` shows them", portcullis_core::json::printable(.0))]
     Unknown(String),
+    /// Only while a change is worked out; what is said then is what to do by hand.
+    #[error("{0}")]
+    Form(String),
     #[error("{name} cannot be changed for you: {why}\nchange it by hand:\n{entry}")]
     ByHand { name: String, why: String, entry: String },
-    #[error("{}: {why}", portcullis_core::json::printable(.name))]
+    #[error("{}: {why}", if .name.is_empty() { "\"\"".to_owned() } else { portcullis_core::json::printable(.name) })]
     Unfit { name: String, why: String },
     #[error("{0} was changed at the same moment; try again")]
     Changed(String),
     #[error("cannot write `{path}`: {source}")]
     Io { path: String, source: std::io::Error },
+    #[error(transparent)]
+    Held(#[from] FileError),
+}
+
+/// The right to change the configuration of a home. Everybody else who wants to waits until it is dropped, so that
+/// what was read last is what is changed.
+#[derive(Debug)]
+pub struct Editing {
+    home: PathBuf,
+    _hold: Hold,
+}
+
+impl Editing {
+    pub fn of(home: &Path) -> Result<Editing, EditError> {
+        Ok(Editing { home: home.to_owned(), _hold: Hold::of(&home.join(LOCK_FILE))? })
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
 }
 
 impl NewServer {
@@ -60,41 +88,58 @@ impl NewServer {
         NewServer { args: private::shown_args(&self.args), env, url, headers, ..self.clone() }
     }
 
-    /// Returns the entry as it stands in the file.
-    pub fn written(&self) -> String {
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    /// Returns the settings as they stand in the file.
+    fn settings(&self) -> Vec<(&'static str, String)> {
         let list = |all: &[String]| all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
         let table = |all: &[(String, String)]| {
             let members = all.iter().map(|(key, value)| format!("{} = {}", quoted(key), quoted(value)));
             members.collect::<Vec<_>>().join(", ")
         };
+        let given = [("command", &self.command), ("cwd", &self.cwd), ("url", &self.url)];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, quoted(value.as_ref()?))));
+        let mut settings: Vec<(&str, String)> = given.collect();
+        if !self.args.is_empty() {
+            settings.push(("args", format!("[{}]", list(&self.args))));
+        }
+        for (name, members) in [("env", &self.env), ("headers", &self.headers)] {
+            if !members.is_empty() {
+                settings.push((name, format!("{{ {} }}", table(members))));
+            }
+        }
+        settings.extend(self.timeout_ms.map(|timeout_ms| ("timeout_ms", timeout_ms.to_string())));
+        settings.extend(self.always_trusted.then(|| ("trust", quoted("always"))));
+        settings
+    }
+
+    /// Returns the entry as it stands in the file.
+    pub fn written(&self) -> String {
         let mut text = String::new();
         if let Some(comment) = &self.comment {
             // Writing to a text does not fail, here and below.
             let _ = writeln!(text, "# {}", comment.replace(char::is_control, " "));
         }
         let _ = writeln!(text, "[mcp.{}]", key(&self.name));
-        for (name, value) in [("command", &self.command), ("cwd", &self.cwd), ("url", &self.url)] {
-            if let Some(value) = value {
-                let _ = writeln!(text, "{name} = {}", quoted(value));
-            }
-        }
-        if !self.args.is_empty() {
-            let _ = writeln!(text, "args = [{}]", list(&self.args));
-        }
-        for (name, members) in [("env", &self.env), ("headers", &self.headers)] {
-            if !members.is_empty() {
-                let _ = writeln!(text, "{name} = {{ {} }}", table(members));
-            }
-        }
-        if let Some(timeout_ms) = self.timeout_ms {
-            let _ = writeln!(text, "timeout_ms = {timeout_ms}");
-        }
-        if self.always_trusted {
-            text.push_str("trust = \"always\"\n");
+        for (name, value) in self.settings() {
+            let _ = writeln!(text, "{name} = {value}");
         }
         text
     }
+
+    /// Returns the entry as it stands in a table on one line.
+    fn in_braces(&self) -> String {
+        let settings = self.settings().into_iter().map(|(name, value)| format!("{name} = {value}"));
+        format!("{{ {} }}", settings.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Returns a text as TOML wants it, on one line: the lines of a file may end in several ways, and texts must not change
+/// with them.
+fn quoted(text: &str) -> String {
+    if !text.contains(['\n', '\r']) {
+        return toml::Value::String(text.to_owned()).to_string();
+    }
+    // What JSON escapes TOML escapes in the same way, and one more.
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// Returns a key as TOML wants it.
@@ -106,7 +151,8 @@ fn key(name: &str) -> String {
 
 /// Writes servers after everything else. Returns the file.
 pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<PathBuf, EditError> {
-    adding(home, env, new)?.write(home)
+    let editing = Editing::of(home)?;
+    adding(home, env, new)?.write(&editing)
 }
 
 /// Says what is wrong with a server by itself, whatever else is in the file.
@@ -132,36 +178,88 @@ pub fn preview_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> 
 
 fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited, EditError> {
     new.iter().try_for_each(|server| check_server(home, env, server))?;
-    let entries = new.iter().map(NewServer::written).collect::<Vec<_>>().join("\n");
-    edit(home, env, &|file| by_hand::entries(file, new), |old, text| {
+    edit(home, env, &|file| by_hand::entries(file, new), |old, form, text| {
         for server in new {
             if old.pointer("/mcp").is_some_and(|mcp| mcp.get(&server.name).is_some()) {
                 return Err(EditError::Taken(server.name.clone()));
             }
         }
-        // One blank line of its own, which goes with it when it is removed.
-        let gap = match text {
-            "" => "",
-            text if text.ends_with('\n') => "\n",
-            _ => "\n\n",
-        };
-        Ok((
-            format!("{text}{gap}{entries}"),
-            Change::Added(new.iter().map(|server| server.name.clone()).collect()),
-        ))
+        let mut text = text.to_owned();
+        for server in new {
+            text = match form {
+                Form::Json => put_jsonc(&text, &["mcp", &server.name], &by_hand::members(server).into())
+                    .map_err(EditError::Form)?,
+                Form::Toml => match inline::with(&text, &key(&server.name), &server.in_braces()) {
+                    Some(text) => text,
+                    None => with_section(&text, server),
+                },
+                Form::Yaml => text,
+            };
+        }
+        Ok((text, Change::Added(new.iter().map(|server| server.name.clone()).collect())))
     })
+}
+
+fn with_section(text: &str, server: &NewServer) -> String {
+    // One blank line of its own, which goes with it when it is removed.
+    let gap = match text {
+        "" => "",
+        text if text.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    format!("{text}{gap}{}", server.written())
 }
 
 /// Takes a server out, with the comment right above it. Returns the file.
 pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<PathBuf, EditError> {
+    let editing = Editing::of(home)?;
     let advice = format!("take `{}` out from under `mcp`\n", portcullis_core::json::printable(name));
-    edit(home, env, &|_| advice.clone(), |old, text| {
+    edit(home, env, &|_| advice.clone(), |old, form, text| {
         if old.pointer("/mcp").is_none_or(|mcp| mcp.get(name).is_none()) {
             return Err(EditError::Unknown(name.to_owned()));
         }
-        Ok((without(text, name), Change::Removed(name.to_owned())))
+        let text = match form {
+            Form::Json => take_jsonc(text, &["mcp", name]).map_err(EditError::Form)?,
+            Form::Toml => without(text, name),
+            Form::Yaml => text.to_owned(),
+        };
+        Ok((text, Change::Removed(name.to_owned())))
     })?
-    .write(home)
+    .write(&editing)
+}
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Toml,
+    Json,
+    /// Which is left to a person: nothing here keeps the comments in it.
+    Yaml,
+}
+
+/// A text whose lines end as everywhere else, and how to put it back.
+struct Lines {
+    plain: String,
+    mark: &'static str,
+    newline: &'static str,
+}
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        const MARK: &str = "\u{feff}";
+        let (mark, text) = text.strip_prefix(MARK).map_or(("", text), |rest| (MARK, rest));
+        let plain = text.replace("\r\n", "\n");
+        // Only where all of them end so: elsewhere they could not be put back.
+        if plain.contains('\n') && plain.replace('\n', "\r\n") == text {
+            return Lines { plain, mark, newline: "\r\n" };
+        }
+        Lines { plain: text.to_owned(), mark, newline: "\n" }
+    }
+
+    fn back(&self, text: &str) -> String {
+        let lines = if self.newline == "\n" { text.to_owned() } else { text.replace('\n', self.newline) };
+        format!("{}{lines}", self.mark)
+    }
 }
 
 /// What is to be different afterwards.
@@ -188,21 +286,38 @@ pub(super) fn edit(
     home: &Path,
     env: Environment<'_>,
     entry: &dyn Fn(&str) -> String,
-    work: impl FnOnce(&Value, &str) -> Result<(String, Change), EditError>,
+    work: impl FnOnce(&Value, Form, &str) -> Result<(String, Change), EditError>,
 ) -> Result<Edited, EditError> {
-    let old = json!(Config::load(home, env)?.config.written);
     let new_file =
         || Source { path: home.join(NEW_FILE), name: NEW_FILE, text: String::new(), writable_by_all: false };
     let source = read::find(home)?.unwrap_or_else(new_file);
+    let (old, _) = Config::of(source.name, &read::parse(source.name, &source.text)?, home, env)?;
+    let old = json!(old.written);
     let by_hand =
         |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry(source.name) };
-    let (text, change) = work(&old, &source.text)?;
-    if !source.name.ends_with(".toml") {
-        return Err(by_hand("only TOML can be".to_owned()));
+    let form = match source.name.rsplit('.').next() {
+        Some("toml") => Form::Toml,
+        Some("json") => Form::Json,
+        _ => Form::Yaml,
+    };
+    // A file that was written on Windows stays as it is, and is none here.
+    let lines = Lines::of(&source.text);
+    let (text, change) = match work(&old, form, &lines.plain) {
+        Err(EditError::Form(why)) => return Err(by_hand(why)),
+        worked => worked?,
+    };
+    if form == Form::Yaml {
+        return Err(by_hand("only TOML and JSON can be".to_owned()));
     }
-    let document = read::parse(source.name, &text).map_err(|error| by_hand(error.to_string()))?;
-    let (new, _) =
-        Config::of(source.name, &document, home, env).map_err(|error| by_hand(error.to_string()))?;
+    let text = lines.back(&text);
+    let refused = |errors: ConfigErrors| {
+        // Where it stands in a text that nobody has does not help.
+        let mut said: Vec<String> = errors.problems.into_iter().map(|problem| problem.text).collect();
+        said.dedup();
+        by_hand(said.join("; "))
+    };
+    let document = read::parse(source.name, &text).map_err(refused)?;
+    let (new, _) = Config::of(source.name, &document, home, env).map_err(refused)?;
     let (mut before, mut after) = (old, json!(new.written));
     let taken = |value: &mut Value, name: &str| value["mcp"].as_object_mut().and_then(|mcp| mcp.remove(name));
     let done = match &change {
@@ -217,10 +332,11 @@ pub(super) fn edit(
 }
 
 impl Edited {
-    pub(super) fn write(self, home: &Path) -> Result<PathBuf, EditError> {
+    /// Puts it in place. It has to have been worked out since the right to do so was had.
+    pub(super) fn write(self, editing: &Editing) -> Result<PathBuf, EditError> {
         let Edited { source, text, .. } = self;
-        // Whoever else changed it meanwhile is not overwritten.
-        if read::find(home)?.map_or_else(String::new, |now| now.text) != source.text {
+        // An editor holds nothing; what a person saved meanwhile is not overwritten.
+        if read::find(editing.home())?.map_or_else(String::new, |now| now.text) != source.text {
             return Err(EditError::Changed(source.name.to_owned()));
         }
         // Where the file is a link, what it points to is the file.
@@ -269,9 +385,7 @@ mod tests {
         # from elsewhere
         [mcp.two]
         command = "npx"
-        args = ["-y", """
-        a "b"
-        """]
+        args = ["-y", "a \"b\"\n"]
         env = { "KEY" = "secret:KEY" }
         "#);
         let error = add_servers(home.path(), &|_| None, &[server("two")]).unwrap_err();
@@ -307,24 +421,77 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_safely_is_left_to_a_person() {
-        for text in ["mcp = { one = { command = 'a' } }\n", "mcp.one.command = 'a'\n"] {
-            let home = home(text);
-            for error in [
-                add_servers(home.path(), &|_| None, &[server("two")]).map(|_| ()),
-                remove_server(home.path(), &|_| None, "one").map(|_| ()),
-            ] {
-                // Behind dotted keys a section can be added, and that is all.
-                if let Err(error) = error {
-                    assert!(matches!(error, EditError::ByHand { .. }), "{error}");
-                    assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), text);
-                    continue;
-                }
-                std::fs::write(home.path().join(NEW_FILE), text).unwrap();
+    fn whoever_changes_the_file_at_the_same_moment_loses_nothing() {
+        const ALL: usize = 8;
+        let (home, together) = (home(MINE), std::sync::Barrier::new(ALL));
+        let names: Vec<String> = (0..ALL).map(|at| format!("s{at}")).collect();
+        std::thread::scope(|scope| {
+            for name in &names {
+                scope.spawn(|| {
+                    together.wait();
+                    add_servers(home.path(), &|_| None, &[server(name)]).unwrap();
+                });
             }
+        });
+        let config = Config::load(home.path(), &|_| None).unwrap().config;
+        let mut found: Vec<String> = config.mcp.iter().map(|server| server.name.clone()).collect();
+        found.sort();
+        assert_eq!(found, [vec!["one".to_owned()], names].concat());
+    }
+
+    #[test]
+    fn what_cannot_be_changed_safely_is_left_to_a_person() {
+        let text = "mcp = { one.command = 'a', x.command = 'b' }\n";
+        let braces = home(text);
+        for error in [
+            add_servers(braces.path(), &|_| None, &[server("two")]).unwrap_err(),
+            remove_server(braces.path(), &|_| None, "one").unwrap_err(),
+        ] {
+            assert!(matches!(error, EditError::ByHand { .. }), "{error}");
+            assert_eq!(std::fs::read_to_string(braces.path().join(NEW_FILE)).unwrap(), text);
         }
         let home = home("[mcp.one]\ncommand = '''\n[mcp.two]\n'''\n");
         assert!(matches!(remove_server(home.path(), &|_| None, "two"), Err(EditError::Unknown(_))));
+    }
+
+    #[test]
+    fn every_way_to_write_servers_takes_one_more_and_gives_it_back() {
+        for (file, text) in [
+            (NEW_FILE, "mcp = { one = { command = 'a' } } # mine\n"),
+            (NEW_FILE, "mcp = {}\n[memory]\nenabled = true\n"),
+            (NEW_FILE, "[mcp]\none = { command = 'a' }\n# two\ntwo.command = 'b'\n"),
+            (NEW_FILE, "# mine\r\n\r\n[mcp.one]\r\ncommand = 'a'\r\nargs = [\"\"\"\r\nx\r\n\"\"\"]\r\n"),
+            (NEW_FILE, "\u{feff}[mcp.one]\ncommand = 'a'\n"),
+            (
+                "portcullis.json",
+                "{\n    \"mcp\": { \"one\": { \"command\": \"a\" } },\n    \"memory\": {}\n}\n",
+            ),
+            ("portcullis.json", "{\r\n\t\"mcp\": {\r\n\t\t\"one\": { \"command\": \"a\" }\r\n\t}\r\n}\r\n"),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join(file);
+            std::fs::write(&path, text).unwrap();
+            let had: Vec<_> = Config::load(home.path(), &|_| None).unwrap().config.mcp;
+            let new = NewServer { comment: None, ..server("new") };
+            add_servers(home.path(), &|_| None, std::slice::from_ref(&new)).unwrap();
+            let added = std::fs::read_to_string(&path).unwrap();
+            let config = Config::load(home.path(), &|_| None).unwrap().config;
+            let read = config.mcp.iter().find(|server| server.name == "new").unwrap();
+            assert_eq!((&read.args, &read.env), (&new.args, &new.env), "{added}");
+            let ends = |text: &str| text.matches('\n').count() == text.matches("\r\n").count();
+            assert_eq!(ends(&added), ends(text), "{added:?}");
+            remove_server(home.path(), &|_| None, "new").unwrap();
+            let config = Config::load(home.path(), &|_| None).unwrap().config;
+            assert_eq!(config.mcp.len(), had.len());
+            for name in had.iter().map(|server| &server.name) {
+                remove_server(home.path(), &|_| None, name).unwrap();
+            }
+            let left = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                !left.contains("command") && left.contains("# mine") == text.contains("# mine"),
+                "{left}"
+            );
+        }
     }
 
     #[test]
@@ -332,15 +499,17 @@ mod tests {
         let home = home(MINE);
         let odd = [
             NewServer { name: "bad name".to_owned(), ..server("x") },
+            NewServer { name: String::new(), ..server("x") },
             NewServer { url: Some("https://x.example.com".to_owned()), ..server("both") },
             NewServer { name: "place".to_owned(), url: Some("no".to_owned()), ..NewServer::default() },
         ];
         let told = odd.map(|server| add_servers(home.path(), &|_| None, &[server]).unwrap_err().to_string());
-        insta::assert_snapshot!(told.join("\n"), @"
+        insta::assert_snapshot!(told.join("\n"), @r#"
         bad name: it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
+        "": it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
         both: `mcp.both` has `command` and `url`, expected one of them
         place: `mcp.place.url` is no address of a server: relative URL without a base
-        ");
+        "#);
         assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), MINE);
     }
 }

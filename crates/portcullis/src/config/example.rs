@@ -340,7 +340,7 @@ mod tests {
         ## [mcp.NAME]
         # Program to start; it speaks MCP on its standard input and output. A name, looked up once, or a path, whole or from `~/` or `cwd`.
         ## command = "npx"
-        # Its arguments.
+        # Its arguments, as they are: nothing in them stands for a variable or a secret, which belong into `env`.
         ## args = []
         # The folder it starts in; the workspace if left out.
         ## cwd = "~/project"
@@ -350,7 +350,7 @@ mod tests {
         ## headers = {}
         # Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
         ## oauth = true
-        # Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+        # Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
         ## env = {}
         # Whether it is used.
         ## enabled = true

@@ -205,7 +205,24 @@ impl Checks<'_> {
     fn mcp(&mut self, name: &str, server: &written::McpServer) -> McpServer {
         let at = |key: &str| format!("/mcp/{}/{key}", name.replace('~', "~0").replace('/', "~1"));
         if !is_server_name(name) {
-            self.unexpected(&at(""), name, &server_name_expected());
+            let mut pointer = at("");
+            pointer.pop();
+            // The path of a key would hold the name, and not show where it begins and ends.
+            let text = format!("`mcp` has a server named {name:?}, expected {}", server_name_expected());
+            self.findings.push(Finding { pointer, text });
+        }
+        for (variable, value) in &server.env {
+            // What no process can be started with.
+            if variable.is_empty() || variable.contains(['=', '\0']) {
+                let text = format!(
+                    "`mcp.{name}.env` has a variable named {variable:?}, expected one without `=` and NUL"
+                );
+                self.findings.push(Finding { pointer: at("env"), text });
+            } else if value.contains('\0') {
+                let text =
+                    format!("`mcp.{name}.env` has a character in `{variable}` that no variable can hold");
+                self.findings.push(Finding { pointer: at("env"), text });
+            }
         }
         let place = self.mcp_place(name, server, &at);
         let oauth = oauth::meant(server.oauth.as_ref(), name, place.as_ref(), &at, &mut self.findings);

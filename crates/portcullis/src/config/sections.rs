@@ -2,6 +2,8 @@
 //!
 //! What a section means is not decided here: whoever changes a text reads it again and compares.
 
+use super::inline;
+
 /// What a line of a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -14,8 +16,12 @@ enum Kind {
 }
 
 /// Returns the text without the sections of a server: their lines from the heading to the last setting, and the
-/// comments right above the heading. What stands below the last setting may be about anything, and stays.
+/// comments right above the heading. What stands below the last setting may be about anything, and stays. Settings that
+/// are in no section of its own go as well, each with the comments right above it.
 pub(super) fn without(text: &str, name: &str) -> String {
+    if let Some(rest) = inline::without(text, name) {
+        return rest;
+    }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let kinds = kinds(&lines);
     let is_ours = |kind: &Kind| matches!(kind, Kind::Heading(parts) if parts.len() >= 2 && parts[0] == "mcp" && parts[1] == name);
@@ -26,6 +32,16 @@ pub(super) fn without(text: &str, name: &str) -> String {
         let last = section.rev().find(|at| kinds[*at] == Kind::Setting).unwrap_or(start);
         let above = kinds[..start].iter().rev().take_while(|kind| **kind == Kind::Comment).count();
         goes[start - above..=last].fill(true);
+    }
+    // Those that stand under the heading of all servers, or under none, one by one.
+    let line_of = |offset: usize| text.get(..offset).map_or(0, |before| before.matches('\n').count());
+    for setting in inline::settings_of(text, name) {
+        let (first, last) = (line_of(setting.start), line_of(setting.end));
+        if goes.get(first).is_some_and(|goes| *goes) {
+            continue;
+        }
+        let above = kinds[..first].iter().rev().take_while(|kind| **kind == Kind::Comment).count();
+        goes[first - above..=last].fill(true);
     }
     close_gaps(&kinds, &mut goes);
     lines.iter().zip(goes).filter(|(_, goes)| !goes).map(|(line, _)| *line).collect()
@@ -178,6 +194,20 @@ mod tests {
             ("[a]\nx = 1\n[mcp.one]\ncommand = 'a'\n\n[b]\n", "[a]\nx = 1\n\n[b]\n"),
             ("[a]\n\n\n[mcp.one]\ncommand = 'a'\n", "[a]\n\n"),
             ("[mcp.one]\n", ""),
+            // Without a section of its own.
+            (
+                "[mcp]\n# one\none = { command = 'a' } # here\ntwo = { command = 'b' }\n",
+                "[mcp]\ntwo = { command = 'b' }\n",
+            ),
+            (
+                "[mcp]\none.command = 'a'\none.args = [\n'x',\n]\n\n# two\ntwo.command = 'b'\n",
+                "[mcp]\n\n# two\ntwo.command = 'b'\n",
+            ),
+            ("mcp.one.command = 'a'\n\n[mcp.one.env]\nX = '1'\n\n[b]\n", "[b]\n"),
+            (
+                "mcp = { one = { command = 'a' }, two = { command = 'b' } }\n",
+                "mcp = { two = { command = 'b' } }\n",
+            ),
             // Its other sections, wherever they are.
             (
                 "[mcp.one]\ncommand = 'a'\n\n[b]\n\n# its variables\n[ mcp . \"one\" . env ] # here\nX = '1'\n\n# c\n[c]\n",

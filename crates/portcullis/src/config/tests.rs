@@ -296,6 +296,26 @@ fn a_slip_gets_the_nearest_key() {
 }
 
 #[test]
+fn what_no_server_and_no_variable_can_be_called_is_refused() {
+    insta::assert_snapshot!(check(r#"
+[mcp."a.b"]
+command = "npx"
+[mcp.""]
+command = "npx"
+[mcp.names]
+command = "npx"
+env = { "A=B" = "x", "" = "x", "A\u0000" = "x", C = "x\u0000" }
+"#), @r#"
+    portcullis.toml:2: `mcp` has a server named "a.b", expected letters, digits, `-` and `_`, 1 to 32 of them
+    portcullis.toml:4: `mcp` has a server named "", expected letters, digits, `-` and `_`, 1 to 32 of them
+    portcullis.toml:8: `mcp.names.env` has a variable named "", expected one without `=` and NUL
+    portcullis.toml:8: `mcp.names.env` has a variable named "A\0", expected one without `=` and NUL
+    portcullis.toml:8: `mcp.names.env` has a variable named "A=B", expected one without `=` and NUL
+    portcullis.toml:8: `mcp.names.env` has a character in `C` that no variable can hold
+    "#);
+}
+
+#[test]
 fn a_server_is_a_program_or_a_place() {
     insta::assert_snapshot!(check(r#"
 [mcp.neither]

@@ -444,7 +444,7 @@ pub(super) struct McpServer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"npx")]
     pub(super) command: Option<String>,
-    /// Its arguments.
+    /// Its arguments, as they are: nothing in them stands for a variable or a secret, which belong into `env`.
     #[schemars(example = ["-y", "@modelcontextprotocol/server-filesystem"])]
     pub(super) args: Vec<String>,
     /// The folder it starts in; the workspace if left out.
@@ -461,7 +461,7 @@ pub(super) struct McpServer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::oauth::schema")]
     pub(super) oauth: Option<super::oauth::WrittenOAuth>,
-    /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret.
+    /// Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
     pub(super) env: BTreeMap<String, String>,
     /// Whether it is used.
     pub(super) enabled: bool,

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 const NAME_CHARS_MAX: usize = 32;
 /// A secret that is shorter cannot be masked.
 const SECRET_BYTES_MIN: usize = 8;
+/// What comes before a token in a header.
+const SCHEMES: [&str; 3] = ["Bearer", "Basic", "token"];
+
 /// What is around an entry.
 pub(super) struct Context<'a> {
     pub(super) own: &'a str,
@@ -28,7 +31,48 @@ enum Meant {
     /// As it stands in our configuration.
     Written(String),
     /// A person was asked for it there, by this name.
-    Asked(String),
+    Asked { id: String, before: String, after: String },
+}
+
+/// A value that is not written into the configuration.
+struct Kept {
+    /// The word that stays there before the secret, like `Bearer`.
+    scheme: Option<String>,
+    /// `None` where a person was asked for it.
+    value: Option<String>,
+}
+
+impl Kept {
+    /// Takes a whole value. What comes before a token says what it is, and is no part of it: nobody else writes the two
+    /// together, so they could not be masked together either.
+    fn of(value: String) -> Kept {
+        match value.split_once(' ') {
+            Some((word, token)) if is_scheme(word) && is_one_word(token.trim()) => {
+                Kept { scheme: Some(word.to_owned()), value: Some(token.trim().to_owned()) }
+            }
+            _ => Kept { scheme: None, value: Some(value) },
+        }
+    }
+
+    /// Takes what a person was asked for, with what is around it there.
+    fn asked(before: &str, after: &str) -> Kept {
+        let scheme = before.strip_suffix(' ').filter(|word| is_scheme(word) && after.is_empty());
+        Kept { scheme: scheme.map(str::to_owned), value: None }
+    }
+
+    /// Returns how the configuration refers to it.
+    fn written(&self, name: &str) -> String {
+        let scheme = self.scheme.iter().map(|word| format!("{word} ")).collect::<String>();
+        format!("{scheme}secret:{name}")
+    }
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| scheme.eq_ignore_ascii_case(word))
+}
+
+fn is_one_word(token: &str) -> bool {
+    token.len() >= SECRET_BYTES_MIN && !token.contains(char::is_whitespace)
 }
 
 pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, String> {
@@ -43,7 +87,10 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     let host = url.as_deref().map(host_of).unwrap_or_default();
     let mut secrets = Vec::new();
     let mut pairs = |keys: &[&str], is_header: bool| -> Result<Vec<(String, String)>, String> {
-        let members = keys.iter().find_map(|key| entry[*key].as_object());
+        let given = keys.iter().find(|key| !entry[**key].is_null());
+        let members =
+            given.map(|key| entry[*key].as_object().ok_or_else(|| format!("its `{key}` is not a table")));
+        let members = members.transpose()?;
         let mut pairs = Vec::new();
         for (key, value) in members.into_iter().flatten() {
             let text = match value {
@@ -54,31 +101,35 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
                 _ => return Err(format!("`{}` is not text", printable(key))),
             };
             let grant = if is_header { format!("{host}:{key}") } else { format!("mcp.{name}:env") };
-            let (value, asked) = match meant(&text, context, &mut notes)? {
-                Meant::Asked(_) => (None, true),
-                Meant::Written(text) if is_secret(key, &text) => (Some(text), false),
-                Meant::Written(text) => {
+            let kept = match meant(&text, context, &mut notes)? {
+                Meant::Asked { before, after, .. } => Kept::asked(&before, &after),
+                Meant::Written(text) if private::is_handle(&text) => {
+                    // Written down as it is, it would be given a secret of ours.
+                    notes.push(format!(
+                        "`{}` reads like a reference to the secret store; what it says there is kept as plain text",
+                        printable(key)
+                    ));
+                    Kept { scheme: None, value: Some(text) }
+                }
+                Meant::Written(text) if !is_secret(key, &text) => {
                     pairs.push((key.clone(), text));
                     continue;
                 }
+                Meant::Written(text) if text.len() < SECRET_BYTES_MIN => {
+                    notes.push(format!(
+                        "`{}` is too short for a secret; it stays in the configuration",
+                        printable(key)
+                    ));
+                    pairs.push((key.clone(), text));
+                    continue;
+                }
+                Meant::Written(text) => Kept::of(text),
             };
-            if value.as_ref().is_some_and(|value| value.len() < SECRET_BYTES_MIN) {
-                notes.push(format!(
-                    "`{}` is too short for a secret; it stays in the configuration",
-                    printable(key)
-                ));
-                pairs.push((key.clone(), value.unwrap_or_default()));
-                continue;
-            }
             let secret = secret_name(&name, key);
-            if asked {
-                notes.push(format!(
-                    "the value of `{}` is asked for there; set all of it: portcullis secrets set {secret} --grant '{grant}'",
-                    printable(key)
-                ));
-            }
-            pairs.push((key.clone(), format!("secret:{secret}")));
-            secrets.push(Lifted { key: key.clone(), name: secret, value: value.map(Secret::new), grant });
+            pairs.push((key.clone(), kept.written(&secret)));
+            let Kept { scheme, value } = kept;
+            let value = value.map(Secret::new);
+            secrets.push(Lifted { key: key.clone(), name: secret, scheme, value, grant });
         }
         Ok(pairs)
     };
@@ -97,7 +148,12 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     if entry["enabled"] == false || entry["disabled"] == true {
         notes.push("it is switched off there".to_owned());
     }
-    if entry.get("oauth").is_some_and(|oauth| *oauth != false) {
+    if entry["headersHelper"].is_string() {
+        notes.push(
+            "a program makes headers for it there (`headersHelper`), which is not taken over".to_owned(),
+        );
+    }
+    if ["oauth", "auth"].iter().any(|key| !matches!(entry[*key], Value::Null | Value::Bool(false))) {
         notes.push("it has settings for OAuth there, which are not taken over".to_owned());
     }
     let cwd = entry["cwd"].as_str().map(|cwd| plain(cwd, context, &mut notes)).transpose()?;
@@ -131,6 +187,9 @@ fn command_of(
     notes: &mut Vec<String>,
 ) -> Result<(Option<String>, Vec<String>), String> {
     let own = |list: &Value| -> Result<Vec<String>, String> {
+        if !list.is_array() && !list.is_null() {
+            return Err("its arguments are not a list".to_owned());
+        }
         let items = list.as_array().into_iter().flatten();
         items.map(|item| Ok(item.as_str().ok_or("an argument is not text")?.to_owned())).collect()
     };
@@ -207,9 +266,11 @@ fn move_out(
             continue;
         }
         let name = secret_name(server, &variable);
-        env.push((variable.clone(), format!("secret:{name}")));
-        let value = Some(Secret::new(value.to_owned()));
-        secrets.push(Lifted { key: variable, name, value, grant: format!("mcp.{server}:env") });
+        let kept = Kept::of(value.to_owned());
+        env.push((variable.clone(), kept.written(&name)));
+        let Kept { scheme, value } = kept;
+        let (value, grant) = (value.map(Secret::new), format!("mcp.{server}:env"));
+        secrets.push(Lifted { key: variable, name, scheme, value, grant });
         args[at] = rest;
     }
 }
@@ -220,7 +281,6 @@ fn in_clear(server: &str, args: &[String], url: Option<&str>, notes: &mut Vec<St
     let places = args.iter().zip(&shown).enumerate().filter(|(_, (arg, shown))| arg != shown);
     let places: Vec<String> = places.map(|(at, _)| (at + 1).to_string()).collect();
     if !places.is_empty() {
-        let variable = secret_name(server, "TOKEN");
         let looks = match places.as_slice() {
             [one] => format!("argument {one} looks like a secret"),
             all => format!("arguments {} look like secrets", all.join(" and ")),
@@ -228,13 +288,14 @@ fn in_clear(server: &str, args: &[String], url: Option<&str>, notes: &mut Vec<St
         notes.push(format!(
             "{looks}; what is there stays in the configuration in clear: arguments cannot refer to the secret store. \
              If the program takes it from a variable too, take it out there, and: \
-             portcullis secrets set {variable} --grant 'mcp.{server}:env', then `env = {{ VARIABLE = \"secret:{variable}\" }}`"
+             portcullis secrets set NAME --grant 'mcp.{server}:env', then `env = {{ VARIABLE = \"secret:NAME\" }}`"
         ));
     }
     let Some(url) = url.filter(|url| private::shown_url(url) != **url) else { return Ok(()) };
-    let (secret, host) = (secret_name(server, "AUTHORIZATION"), host_of(url));
+    // Which names are free is not known here, and one that is not must not be set again.
     let instead = format!(
-        "portcullis secrets set {secret} --grant '{host}:authorization', then `headers = {{ Authorization = \"secret:{secret}\" }}`"
+        "portcullis secrets set NAME --grant '{}:authorization', then `headers = {{ Authorization = \"secret:NAME\" }}`",
+        host_of(url)
     );
     let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
     if authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
@@ -257,7 +318,7 @@ fn plain(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<S
             printable(&private::shown_args(&[text]).concat())
         )),
         Meant::Written(text) => Ok(text),
-        Meant::Asked(id) => Err(format!(
+        Meant::Asked { id, .. } => Err(format!(
             "a person is asked for `{}` there, as a part of its command; add it by hand: portcullis mcp add",
             printable(&id)
         )),
@@ -285,7 +346,9 @@ fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<M
             let input =
                 input.ok_or_else(|| format!("`${{input:{}}}` is not among its inputs", printable(id)))?;
             let default = input["default"].as_str().filter(|_| input["password"] != true);
-            let Some(default) = default else { return Ok(Meant::Asked(id.to_owned())) };
+            let Some(default) = default else {
+                return Ok(Meant::Asked { id: id.to_owned(), before: written, after: rest.to_owned() });
+            };
             notes.push(format!("`{}` is asked for there; its default is written down", printable(id)));
             written.push_str(default);
             continue;
@@ -324,10 +387,9 @@ fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<M
     Ok(Meant::Written(written))
 }
 
-/// Returns whether a value belongs into the secret store: its name says so, or it has the shape of a token.
+/// Returns whether a value belongs into the secret store.
 fn is_secret(key: &str, value: &str) -> bool {
-    let literal = !value.is_empty() && !value.contains("${") && !value.starts_with("secret:");
-    literal && (private::is_secret_key(key) || private::has_token(value))
+    !value.contains("${") && private::is_private(key, value)
 }
 
 fn secret_name(server: &str, key: &str) -> String {

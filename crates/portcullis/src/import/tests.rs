@@ -20,7 +20,7 @@ fn check(path: &str, text: &str) -> String {
             let value = secret.value.as_ref().map_or("asked for", |value| value.expose());
             told.push_str(&format!("  {} = {value} -> {} for {}\n", secret.key, secret.name, secret.grant));
         }
-        imported.notes.iter().for_each(|note| told.push_str(&format!("  note: {note}\n")));
+        imported.told().iter().for_each(|note| told.push_str(&format!("  note: {note}\n")));
     }
     for (own, why) in &found.skipped {
         told.push_str(&format!("{own} is left out: {why}\n"));
@@ -67,8 +67,8 @@ fn claude_code_and_its_projects() {
       note: `PASSWORD` is too short for a secret; it stays in the configuration
     [mcp.api]
     url = "https://api.example.com/mcp"
-    headers = { "Authorization" = "secret:API_AUTHORIZATION", "X-Team" = "red" }
-      Authorization = Bearer abcdef0123456789 -> API_AUTHORIZATION for api.example.com:Authorization
+    headers = { "Authorization" = "Bearer secret:API_AUTHORIZATION", "X-Team" = "red" }
+      Authorization = abcdef0123456789 -> API_AUTHORIZATION for api.example.com:Authorization
     odd is left out: `${HOME}/x` stands for something that is put in only in `env` and `headers` here
     "#);
 }
@@ -87,7 +87,7 @@ fn cursor() {
     env = { "WHO" = "secret:GITHUB_WHO", "GITHUB_KEY" = "short" }
       WHO = ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3 -> GITHUB_WHO for mcp.github:env
       note: `GITHUB_KEY` is too short for a secret; it stays in the configuration
-      note: argument 2 looks like a secret; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set GITHUB_TOKEN --grant 'mcp.github:env', then `env = { VARIABLE = "secret:GITHUB_TOKEN" }`
+      note: argument 2 looks like a secret; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set NAME --grant 'mcp.github:env', then `env = { VARIABLE = "secret:NAME" }`
       note: it is switched off there
     [mcp.remote]
     url = "http://127.0.0.1:9000/sse"
@@ -115,9 +115,9 @@ fn vs_code_with_inputs() {
       note: the value of `PERPLEXITY_API_KEY` is asked for there; set all of it: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
     [mcp.web]
     url = "https://web.example.com/mcp"
-    headers = { "Authorization" = "secret:WEB_AUTHORIZATION" }
+    headers = { "Authorization" = "Bearer secret:WEB_AUTHORIZATION" }
       Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
-      note: the value of `Authorization` is asked for there; set all of it: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
+      note: the value of `Authorization` is asked for there; set what comes after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
     [mcp.local]
     command = "/home/me/work/bin/server"
     cwd = "/home/me/work"
@@ -227,8 +227,8 @@ fn what_another_program_adds_is_told() {
     env = { "R" = "eu", "P" = "secret:A_P" }
       P = asked for -> A_P for mcp.a:env
       note: `region` is asked for there; its default is written down
-      note: the value of `P` is asked for there; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
       note: the variables in its `envFile`, ${workspaceFolder}/.env, are not taken over; what it needs of them belongs into `mcp.a.env`
+      note: the value of `P` is asked for there; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
     [mcp.c]
     command = "/home/me/work/tools/bin/run.sh"
     cwd = "/home/me/work/tools"
@@ -258,7 +258,7 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
     [mcp.plain]
     command = "run"
     args = ["--api-key", "hunter2hunter2", "--header", "Authorization: Bearer hunter2hunter2"]
-      note: arguments 2 and 4 look like secrets; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set PLAIN_TOKEN --grant 'mcp.plain:env', then `env = { VARIABLE = "secret:PLAIN_TOKEN" }`
+      note: arguments 2 and 4 look like secrets; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set NAME --grant 'mcp.plain:env', then `env = { VARIABLE = "secret:NAME" }`
     [mcp.box]
     command = "/usr/bin/docker"
     args = ["run", "-e", "API_TOKEN", "-e", "LANG=de", "image"]
@@ -267,17 +267,17 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
     [mcp.bridge]
     command = "npx"
     args = ["-y", "mcp-remote@1", "https://b.example.com/sse", "--header", "Authorization:${BRIDGE_AUTHORIZATION}"]
-    env = { "BRIDGE_AUTHORIZATION" = "secret:BRIDGE_AUTHORIZATION" }
-      BRIDGE_AUTHORIZATION = Bearer hunter2hunter2 -> BRIDGE_AUTHORIZATION for mcp.bridge:env
+    env = { "BRIDGE_AUTHORIZATION" = "Bearer secret:BRIDGE_AUTHORIZATION" }
+      BRIDGE_AUTHORIZATION = hunter2hunter2 -> BRIDGE_AUTHORIZATION for mcp.bridge:env
     [mcp.ready]
     command = "npx"
     args = ["mcp-remote", "https://b.example.com/sse", "--header", "Authorization:${AUTH}"]
-    env = { "AUTH" = "secret:READY_AUTH" }
-      AUTH = Bearer hunter2hunter2 -> READY_AUTH for mcp.ready:env
+    env = { "AUTH" = "Bearer secret:READY_AUTH" }
+      AUTH = hunter2hunter2 -> READY_AUTH for mcp.ready:env
     [mcp.query]
     url = "https://q.example.com/mcp?team=red&api_key=hunter2hunter2"
-      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set QUERY_AUTHORIZATION --grant 'q.example.com:authorization', then `headers = { Authorization = "secret:QUERY_AUTHORIZATION" }`
-    user is left out: its address holds a user name or password; it belongs into a header: portcullis secrets set USER_AUTHORIZATION --grant 'u.example.com:authorization', then `headers = { Authorization = "secret:USER_AUTHORIZATION" }`
+      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set NAME --grant 'q.example.com:authorization', then `headers = { Authorization = "secret:NAME" }`
+    user is left out: its address holds a user name or password; it belongs into a header: portcullis secrets set NAME --grant 'u.example.com:authorization', then `headers = { Authorization = "secret:NAME" }`
     "#);
     let around = Around { user_home: None, project: None, is_set: &|_| false };
     let found = of_text(Path::new("/x.json"), text, &around).unwrap();
@@ -290,13 +290,65 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
 }
 
 #[test]
+fn servers_are_found_under_every_key_of_a_file() {
+    insta::assert_snapshot!(check("/home/me/x.json", r#"{
+        "mcpServers": { "a": { "command": "one" } }, "servers": { "a": { "command": "two" }, "b": { "command": "b" } },
+        "mcp": { "allowed": ["a"] }
+    }"#), @r#"
+    [mcp.a]
+    command = "one"
+    [mcp.b]
+    command = "b"
+    a is left out: another part of the file has one of this name, which counts more
+    "#);
+    insta::assert_snapshot!(check("/home/me/x.code-workspace", r#"{
+        "folders": [{ "path": "." }],
+        "settings": { "mcp": { "inputs": [{ "id": "k" }], "servers": { "c": { "command": "c", "env": { "K": "${input:k}" } } } } },
+    }"#), @r#"
+    [mcp.c]
+    command = "c"
+    env = { "K" = "secret:C_K" }
+      K = asked for -> C_K for mcp.c:env
+      note: the value of `K` is asked for there; set all of it: portcullis secrets set C_K --grant 'mcp.c:env'
+    "#);
+}
+
+#[test]
+fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
+    insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", r#"{ "mcpServers": {
+        "db": { "command": "run", "env": {
+            "MYSQL_PASS": "hunter2pw", "DATABASE_URL": "postgres://me:hunter2pw@db/x", "CONN": "Server=db;Password=Str0ngPassw0rd;",
+            "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/gcp.json", "TOKEN_FILE": "/home/me/token.json",
+            "OAUTH_TOKEN_URL": "https://login.example.com/token", "MAX_TOKENS_TOTAL": "100000000",
+            "MY_AUTH": "Basic bWU6aHVudGVyMnB3", "TOKEN": "token hunter2hunter2", "OURS": "secret:GITHUB_TOKEN" } },
+        "web": { "url": "https://web.example.com/mcp", "headers": { "Authorization": "Bearer secret:GITHUB_TOKEN" } }
+    } }"#), @r#"
+    [mcp.db]
+    command = "run"
+    env = { "MYSQL_PASS" = "secret:DB_MYSQL_PASS", "DATABASE_URL" = "secret:DB_DATABASE_URL", "CONN" = "secret:DB_CONN", "GOOGLE_APPLICATION_CREDENTIALS" = "/home/me/gcp.json", "TOKEN_FILE" = "/home/me/token.json", "OAUTH_TOKEN_URL" = "https://login.example.com/token", "MAX_TOKENS_TOTAL" = "100000000", "MY_AUTH" = "Basic secret:DB_MY_AUTH", "TOKEN" = "token secret:DB_TOKEN", "OURS" = "secret:DB_OURS" }
+      MYSQL_PASS = hunter2pw -> DB_MYSQL_PASS for mcp.db:env
+      DATABASE_URL = postgres://me:hunter2pw@db/x -> DB_DATABASE_URL for mcp.db:env
+      CONN = Server=db;Password=Str0ngPassw0rd; -> DB_CONN for mcp.db:env
+      MY_AUTH = bWU6aHVudGVyMnB3 -> DB_MY_AUTH for mcp.db:env
+      TOKEN = hunter2hunter2 -> DB_TOKEN for mcp.db:env
+      OURS = secret:GITHUB_TOKEN -> DB_OURS for mcp.db:env
+      note: `OURS` reads like a reference to the secret store; what it says there is kept as plain text
+    [mcp.web]
+    url = "https://web.example.com/mcp"
+    headers = { "Authorization" = "secret:WEB_AUTHORIZATION" }
+      Authorization = Bearer secret:GITHUB_TOKEN -> WEB_AUTHORIZATION for web.example.com:Authorization
+      note: `Authorization` reads like a reference to the secret store; what it says there is kept as plain text
+    "#);
+}
+
+#[test]
 fn what_is_no_such_file_is_refused() {
-    for text in ["", "[]", "{}", "{\"mcpServers\": 3}", "{\"mcpServers\": {\"a\": 1, \"a\": 2}}", "nonsense"]
-    {
+    for text in ["", "[]", "{}", "{\"mcpServers\": 3}", "nonsense"] {
         assert!(check("/x.json", text).starts_with("refused: "), "{text}");
     }
     let odd = r#"{ "mcpServers": { "": { "command": "x" }, "a b": { "command": "x" }, "a-b": { "command": "y" }, "n": 3,
-        "l": { "command": [1] }, "e": { "command": "x", "env": { "A": [] } }, "\u001b[2J": { "command": "x" } } }"#;
+        "l": { "command": [1] }, "e": { "command": "x", "env": { "A": [] } }, "f": { "command": "x", "args": "a b" },
+        "g": { "command": "x", "env": ["A=b"] }, "\u001b[2J": { "command": "x" } } }"#;
     insta::assert_snapshot!(check("/x.json", odd).replace('\u{1b}', "ESC"), @r#"
     [mcp.a-b]
     command = "x"
@@ -307,5 +359,23 @@ fn what_is_no_such_file_is_refused() {
     n is left out: it has neither a command nor a URL, or both
     l is left out: an argument is not text
     e is left out: `A` is not text
+    f is left out: its arguments are not a list
+    g is left out: its `env` is not a table
+    "#);
+    let more = r#"{ "mcpServers": {
+        "made": { "url": "https://m.example.com/mcp", "headersHelper": "/home/me/headers.sh" },
+        "cursor": { "url": "https://c.example.com/mcp", "auth": { "CLIENT_ID": "x" } },
+        "plain": { "url": "https://p.example.com/mcp", "oauth": false }, "plain": { "url": "https://q.example.com/mcp" }
+    } }"#;
+    insta::assert_snapshot!(check("/x.json", more), @r#"
+    [mcp.made]
+    url = "https://m.example.com/mcp"
+      note: a program makes headers for it there (`headersHelper`), which is not taken over
+    [mcp.cursor]
+    url = "https://c.example.com/mcp"
+      note: it has settings for OAuth there, which are not taken over
+    [mcp.plain]
+    url = "https://q.example.com/mcp"
+    note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there
     "#);
 }

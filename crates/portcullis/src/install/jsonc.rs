@@ -15,7 +15,7 @@ const DEFAULT_INDENT: &str = "  ";
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Puts `entry` under the keys of `path`, in place of what is there or after what is beside it.
-pub(super) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
+pub(crate) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     let before = parse(text)?;
     let text = if text.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty() { "{}\n" } else { text };
     let after = edit(text, path, entry)?;
@@ -27,13 +27,53 @@ pub(super) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, St
     }
 }
 
+/// Takes the entry under the keys of `path` out. What is between it and the next one goes with it.
+pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
+    let mut expected = parse(text)?;
+    let [outer @ .., key] = path else { return Err("there is nothing to take out".to_owned()) };
+    let mut scanner = Scanner::new(text);
+    let (mut object, mut value) = (scanner.root()?, &mut expected);
+    for key in outer {
+        let member = object.members.iter().rev().find(|member| member.key == *key);
+        object = scanner.object_at(member.ok_or_else(|| format!("there is no `{key}`"))?.value.start)?;
+        value = &mut value[*key];
+    }
+    let at = object.members.iter().rposition(|member| member.key == *key);
+    let own = at.and_then(|at| Some((at, object.members.get(at)?)));
+    let (at, own) = own.ok_or_else(|| format!("there is no `{key}`"))?;
+    let goes = match (object.members.get(at + 1), at.checked_sub(1).and_then(|at| object.members.get(at))) {
+        (Some(next), _) => own.start..next.start,
+        (None, Some(before)) => before.value.end..own.value.end,
+        (None, None) => object.open..object.close,
+    };
+    let after = format!("{}{}", &text[..goes.start], &text[goes.end..]);
+    value.as_object_mut().and_then(|members| members.remove(*key));
+    match parse(&after) {
+        Ok(value) if value == expected => Ok(after),
+        _ => Err("its form is not understood".to_owned()),
+    }
+}
+
 /// Parses JSON with comments and trailing commas. An empty text is an empty object.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(super) fn parse(text: &str) -> Result<Value, String> {
     let plain = plain_json(text);
     if plain.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
     parse_strict(&plain).map_err(|e| e.to_string())
+}
+
+/// As [`parse`], but a key that is given twice is no error, as it is none for the programs whose files these are: the last
+/// one counts. Says what was given twice.
+pub(crate) fn parse_as_others(text: &str) -> Result<(Value, Option<String>), String> {
+    let strict = parse(text);
+    match strict {
+        Err(said) if said.contains("is given twice") => {
+            let value = serde_json::from_str(&plain_json(text)).map_err(|e| e.to_string())?;
+            Ok((value, Some(said)))
+        }
+        other => other.map(|value| (value, None)),
+    }
 }
 
 fn insert(value: &mut Value, path: &[&str], entry: &Value) -> Result<(), String> {

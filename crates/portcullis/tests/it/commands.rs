@@ -21,6 +21,8 @@ async fn clients_come_and_go() {
             "read,create",
             "--expires",
             "30d",
+            "--tools",
+            "search",
             "--json",
         ])
         .await;
@@ -29,13 +31,15 @@ async fn clients_come_and_go() {
     let token = added["token"].as_str().unwrap();
     assert!(token.starts_with("pcl_") && token.len() >= 40, "{token}");
     assert_eq!(
-        (&added["name"], &added["allow"], &added["effects"]),
-        (&json!("ci"), &json!(["workspace_*"]), &json!(["read", "create"]))
+        (&added["name"], &added["allow"], &added["effects"], &added["tools"]),
+        (&json!("ci"), &json!(["workspace_*"]), &json!(["read", "create"]), &json!("search"))
     );
     let listed = home.run(&["clients", "list", "--json"]).await;
     assert_eq!(listed.json().as_array().unwrap().len(), 1);
     assert!(!listed.stdout.contains(token), "a token is shown once");
-    assert!(home.run(&["clients"]).await.stdout.contains("ci"), "listing is the default");
+    assert_eq!(listed.json()[0]["tools"], "search");
+    let rows = home.run(&["clients"]).await.stdout;
+    assert!(rows.contains("ci") && rows.contains("search"), "listing is the default: {rows}");
     let again = home.run(&["clients", "add", "ci"]).await;
     assert_eq!(again.code, 1);
     assert!(again.stderr.contains("client `ci` exists already; choose another name"), "{}", again.stderr);

@@ -213,6 +213,8 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     until_status(&home, "disabled").await;
     let said = done(&home, &["mcp", "reload", "shop"]).await;
     assert!(said.contains("is switched off") && said.contains("portcullis mcp enable shop"), "{said}");
+    let said = home.run(&["mcp", "reload", "shop", "--json"]).await.json();
+    assert_eq!(said, json!({ "server": "shop", "reload": false, "enabled": false, "hub_running": true }));
     let listed = done(&home, &["mcp", "list"]).await;
     assert!(listed.contains("shop    no"), "{listed}");
     done(&home, &["mcp", "enable", "shop"]).await;
@@ -388,7 +390,9 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     assert_eq!(stands["quarantined"], json!([]), "{stands}");
     done(&home, &["mcp", "disable", "shop"]).await;
     done(&home, &["mcp", "enable", "shop"]).await;
-    // From the usual places, in the folder of a project.
+    // From the usual places, in the folder of a project; what cannot be read is told as well.
+    std::fs::create_dir(home.user().join("project/.cursor")).unwrap();
+    std::fs::write(home.user().join("project/.cursor/mcp.json"), "nonsense").unwrap();
     let mut command = home.command(&["mcp", "import", "--json"]);
     command.current_dir(home.user().join("project"));
     let found = run(command, "").await.json();
@@ -396,6 +400,9 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
         found["files"][0]["skipped"][0]["why"], "a server of this name is configured already",
         "{found}"
     );
+    let unreadable = &found["unreadable"][0];
+    assert!(unreadable["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{found}");
+    assert!(!unreadable["why"].as_str().unwrap().is_empty(), "{found}");
 }
 
 #[tokio::test]
@@ -436,4 +443,36 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
     ];
     assert!(said.iter().all(|said| !said.contains("hunter2")), "{said:?}");
     assert!(said.iter().all(|said| said.contains("[HIDDEN]")), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_is_to_be_set_for_an_import_replaces_no_secret() {
+    let home = home();
+    let set = home.command(&["secrets", "set", "GITHUB_TOKEN", "--grant", "api.github.com:authorization"]);
+    assert_eq!(run(set, "correct-horse-battery").await.code, 0);
+    let file = home.user().join("mcp.json");
+    let input = json!({ "type": "promptString", "id": "tok", "password": true });
+    let github = json!({ "command": "/bin/cat", "env": { "GITHUB_TOKEN": "${input:tok}" } });
+    std::fs::write(&file, json!({ "inputs": [input], "servers": { "github": github } }).to_string()).unwrap();
+    let path = file.display().to_string();
+    let said = done(&home, &["mcp", "import", &path, "--yes"]).await;
+    assert!(said.contains("portcullis secrets set GITHUB_TOKEN_2 --grant 'mcp.github:env'"), "{said}");
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    assert!(written.contains("secret:GITHUB_TOKEN_2"), "{written}");
+}
+
+#[tokio::test]
+async fn a_folder_is_meant_from_where_the_command_is_given() {
+    let home = home();
+    std::fs::create_dir(home.user().join("project")).unwrap();
+    for (name, cwd) in [("one", "."), ("two", "project"), ("three", "~/project")] {
+        let mut command = home.command(&["mcp", "add", name, "--no-test", "--cwd", cwd, "--", "true"]);
+        command.current_dir(home.user());
+        assert_eq!(run(command, "").await.code, 0);
+    }
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let folders = written.lines().filter_map(|line| line.strip_prefix("cwd = "));
+    let here = home.user().canonicalize().unwrap();
+    let expected = [json!(here), json!(here.join("project")), json!("~/project")];
+    assert_eq!(folders.collect::<Vec<_>>(), expected.map(|folder| folder.to_string()));
 }

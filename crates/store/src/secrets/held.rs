@@ -4,8 +4,8 @@
 use super::contents::Record;
 use super::key::Make;
 use super::{SECRETS_MAX, SecretError, SecretInfo, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
+use crate::kept::Hold;
 use portcullis_core::Secret;
-use std::fs::File;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -42,20 +42,14 @@ fn name_of(owner: &str, part: &str) -> Result<String, SecretError> {
 /// How long others who change a login are waited for: longer than they may take to ask who makes its tokens.
 const TURN_WITHIN: Duration = Duration::from_secs(60);
 
-/// The right to change what is held for one owner, until it is dropped or the process ends.
-#[derive(Debug)]
-pub struct Turn {
-    _lock: File,
-}
-
 impl SecretStore {
     /// Waits until nobody else, in any process, is about to change what is held for `owner`.
     ///
     /// Only a wish among those who ask for it: a change needs longer than one write, where a stranger has to be asked for
     /// the next value with the last one.
-    pub fn turn(&self, owner: &str) -> Result<Turn, SecretError> {
+    pub fn turn(&self, owner: &str) -> Result<Hold, SecretError> {
         name_of(owner, "x")?;
-        Ok(Turn { _lock: self.file.lock_named(&format!("{PREFIX}{owner}"), TURN_WITHIN)? })
+        Ok(self.file.lock_named(&format!("{PREFIX}{owner}"), TURN_WITHIN)?)
     }
 
     /// Replaces all that is held for `owner`, at once: what is not among `parts` is forgotten.

@@ -29,7 +29,7 @@ impl Desk {
                 print::out(looked.text(name, &seen));
             }
             let question = format!("Let all of this in, as it is now, for `{name}`?");
-            trusted = args.yes || (!self.as_json && print::confirm(&question) == Some(true));
+            trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
         }
         let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
         // One that had the name before is not this one.
@@ -59,7 +59,7 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
         name: args.name.clone(),
         command: command.next().map(from_here).transpose()?,
         args: command.collect(),
-        cwd: args.cwd.clone(),
+        cwd: args.cwd.clone().map(whole).transpose()?,
         env: pairs("--env", &args.env)?,
         url: args.url.clone(),
         headers: pairs("--header", &args.headers)?,
@@ -70,11 +70,15 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
 
 /// A path is meant from where the command is given, which is not where the server will run.
 fn from_here(command: String) -> Result<String> {
-    if !command.contains('/') || command.starts_with("~/") {
-        return Ok(command);
+    if command.contains('/') { whole(command) } else { Ok(command) }
+}
+
+fn whole(path: String) -> Result<String> {
+    if path == "~" || path.starts_with("~/") {
+        return Ok(path);
     }
-    let path = std::path::absolute(&command).context("no current folder")?;
-    path.into_os_string().into_string().map_err(|_| anyhow!("the path of `{command}` is no text"))
+    let whole = std::path::absolute(&path).context("no current folder")?;
+    whole.into_os_string().into_string().map_err(|_| anyhow!("the path of `{path}` is no text"))
 }
 
 fn pairs(option: &str, given: &[String]) -> Result<Vec<(String, String)>> {

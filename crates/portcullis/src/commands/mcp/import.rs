@@ -11,7 +11,7 @@ use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
 use portcullis_core::{Secret, SystemClock};
-use portcullis_store::secrets::{Grant, SecretStore};
+use portcullis_store::secrets::{Grant, Lock, SecretStore, lock_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,16 @@ use zeroize::Zeroizing;
 /// How many other names are tried for a secret whose name is taken.
 const NAMES_MAX: usize = 99;
 
+/// A file, and why it cannot be read.
+type Unreadable = (PathBuf, String);
+
 impl Desk {
     pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
-        let mut files = self.files(args)?;
+        let (mut files, unreadable) = self.files(args)?;
         check_names(&files, &args.only)?;
         let any = self.settle(&mut files, &args.only);
         let written = if args.yes && any { Some(self.take_over(&mut files, None)?) } else { None };
-        self.tell(&files, written.as_deref());
+        self.tell(&files, &unreadable, written.as_deref());
         Ok(ExitCode::SUCCESS)
     }
 
@@ -55,21 +58,22 @@ impl Desk {
         !taken.is_empty()
     }
 
-    fn files(&self, args: &McpImportArgs) -> Result<Vec<Found>> {
+    /// Returns what was read, and what could not be, with the reasons.
+    fn files(&self, args: &McpImportArgs) -> Result<(Vec<Found>, Vec<Unreadable>)> {
         let project = std::env::current_dir().ok();
         if let Some(path) = &args.file {
             let found = around(project.as_deref(), |around| import::read(path, around))
                 .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
-            return Ok(vec![found]);
+            return Ok((vec![found], Vec::new()));
         }
-        let mut files = Vec::new();
+        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
         for (path, found) in in_usual_places(project.as_deref()) {
             match found {
                 Ok(found) => files.push(found),
-                Err(why) => print::note(format!("{}: {why}", path.display())),
+                Err(why) => unreadable.push((path, why)),
             }
         }
-        Ok(files)
+        Ok((files, unreadable))
     }
 
     /// Leaves out what is not wanted, what is here already, and what could not be here.
@@ -100,24 +104,28 @@ impl Desk {
             let comment = format!("from {}", found.path.display());
             found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));
         }
+        let lifted = || files.iter().flat_map(|found| &found.servers).flat_map(|server| &server.secrets);
+        let (any, any_value) = (lifted().count() > 0, lifted().any(|secret| secret.value.is_some()));
+        let open = |asking| -> Result<Arc<SecretStore>> {
+            let clock = Arc::new(SystemClock);
+            Ok(Arc::new(crate::secrets::open(&self.home, &self.config, clock, asking)?))
+        };
+        let exists = lock_of(&self.config.workspace.secure_dir()) != Lock::None;
+        let store = match store {
+            None if any && exists => Some(open(Asking::ToOpen)?),
+            given => given,
+        };
+        if any {
+            name_secrets(store.as_deref(), files)?;
+        }
         // Before anything is kept: what cannot be written must not leave half of itself behind.
         preview_servers(self.home.path(), &environment, &servers_of(files))
             .map_err(|error| with_secrets(error, files))?;
         let makers = self.makers(false)?;
-        let needs_store = files
-            .iter()
-            .flat_map(|found| &found.servers)
-            .any(|server| server.secrets.iter().any(|secret| secret.value.is_some()));
-        if needs_store {
-            let store = match store {
-                Some(store) => store,
-                None => {
-                    let clock = Arc::new(SystemClock);
-                    Arc::new(crate::secrets::open(&self.home, &self.config, clock, Asking::ToMake)?)
-                }
-            };
+        if any_value {
+            let store = store.map_or_else(|| open(Asking::ToMake), Ok)?;
             let had_key = store.key_file().is_none_or(Path::exists);
-            for server in files.iter_mut().flat_map(|found| &mut found.servers) {
+            for server in files.iter().flat_map(|found| &found.servers) {
                 keep_secrets(&store, server)?;
             }
             if let (false, Some(path)) = (had_key, store.key_file()) {
@@ -136,11 +144,16 @@ impl Desk {
         add_servers(self.home.path(), &environment, &new).map_err(explained)
     }
 
-    fn tell(&self, files: &[Found], written: Option<&Path>) {
+    fn tell(&self, files: &[Found], unreadable: &[Unreadable], written: Option<&Path>) {
         if self.as_json {
             let files: Vec<Value> = files.iter().map(shown).collect();
-            print::json(&json!({ "files": files, "written_to": written }));
+            let unreadable: Vec<Value> =
+                unreadable.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
+            print::json(&json!({ "files": files, "unreadable": unreadable, "written_to": written }));
             return;
+        }
+        for (path, why) in unreadable {
+            print::note(format!("{}: {why}", path.display()));
         }
         for found in files {
             print::line(format!("{}:", found.path.display()));
@@ -212,9 +225,7 @@ fn check_names(files: &[Found], only: &[String]) -> Result<()> {
 fn with_secrets(error: EditError, files: &[Found]) -> anyhow::Error {
     let by_hand = matches!(error, EditError::ByHand { .. });
     let lifted = files.iter().flat_map(|found| &found.servers).flat_map(|server| &server.secrets);
-    let commands: Vec<String> = lifted
-        .map(|secret| format!("  portcullis secrets set {} --grant '{}'", secret.name, secret.grant))
-        .collect();
+    let commands: Vec<String> = lifted.map(|secret| format!("  {}", secret.command())).collect();
     if !by_hand || commands.is_empty() {
         return explained(error);
     }
@@ -226,35 +237,41 @@ fn servers_of(files: &[Found]) -> Vec<NewServer> {
     files.iter().flat_map(|found| &found.servers).map(|imported| imported.server.clone()).collect()
 }
 
-/// Puts the values into the store. A name that another value has gets a number.
-fn keep_secrets(store: &SecretStore, imported: &mut Imported) -> Result<()> {
-    for lifted in &mut imported.secrets {
-        let Some(value) = &lifted.value else { continue };
-        let known = store.all()?;
-        let is_free = |name: &str| {
-            known
-                .iter()
-                .find(|(known, _)| known == name)
-                .is_none_or(|(_, kept)| kept.expose() == value.expose())
-        };
-        let numbered = (2..=NAMES_MAX).map(|number| format!("{}_{number}", lifted.name));
-        let name = std::iter::once(lifted.name.clone()).chain(numbered).find(|name| is_free(name));
-        let name = name.ok_or_else(|| anyhow!("no name is free for the secret `{}`", lifted.name))?;
+/// Chooses names that are free in the store and among each other; one that another value has gets a number. What a
+/// person is to set is another value than any that is there.
+fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> {
+    let own = |value: &Secret<String>| Secret::new(value.expose().clone());
+    let known = store.map_or_else(|| Ok(Vec::new()), SecretStore::all)?;
+    let mut taken: Vec<(String, Option<Secret<String>>)> =
+        known.into_iter().map(|(name, value)| (name, Some(value))).collect();
+    for Imported { server, secrets, .. } in files.iter_mut().flat_map(|found| &mut found.servers) {
+        for lifted in secrets {
+            let is_same = |other: &Option<Secret<String>>| match (other, &lifted.value) {
+                (Some(other), Some(value)) => other.expose() == value.expose(),
+                _ => false,
+            };
+            let is_free = |name: &String| taken.iter().all(|(known, value)| known != name || is_same(value));
+            let numbered = (2..=NAMES_MAX).map(|number| format!("{}_{number}", lifted.name));
+            let name = std::iter::once(lifted.name.clone()).chain(numbered).find(is_free);
+            let name = name.ok_or_else(|| anyhow!("no name is free for the secret `{}`", lifted.name))?;
+            taken.push((name.clone(), lifted.value.as_ref().map(own)));
+            lifted.rename(server, name);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the values into the store.
+fn keep_secrets(store: &SecretStore, imported: &Imported) -> Result<()> {
+    for lifted in &imported.secrets {
+        let (name, Some(value)) = (&lifted.name, &lifted.value) else { continue };
         let grant: Grant = lifted.grant.parse().with_context(|| format!("the grant of `{name}`"))?;
         let value = Secret::new(Zeroizing::new(value.expose().clone()));
-        if known.iter().any(|(known, _)| *known == name) {
-            store.grant(&name, grant)?;
+        if store.all()?.iter().any(|(known, _)| known == name) {
+            store.grant(name, grant)?;
         } else {
-            store.set(&name, &value, Some(vec![grant]))?;
+            store.set(name, &value, Some(vec![grant]))?;
         }
-        let (old, new) = (format!("secret:{}", lifted.name), format!("secret:{name}"));
-        let server = &mut imported.server;
-        for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
-            if *key == lifted.key && *written == old {
-                written.clone_from(&new);
-            }
-        }
-        lifted.name = name;
     }
     Ok(())
 }
@@ -269,7 +286,7 @@ fn told(imported: &Imported) -> String {
             secret.name
         ));
     }
-    for note in &imported.notes {
+    for note in imported.told() {
         text.push_str(&format!("    note: {note}\n"));
     }
     text
@@ -290,7 +307,7 @@ fn shown(found: &Found) -> Value {
             "secrets": imported.secrets.iter().map(|secret| json!({
                 "key": secret.key, "secret": secret.name, "has_value": secret.value.is_some(), "grant": secret.grant,
             })).collect::<Vec<_>>(),
-            "notes": imported.notes,
+            "notes": imported.told(),
         })
     });
     json!({

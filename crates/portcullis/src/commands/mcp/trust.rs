@@ -81,7 +81,7 @@ impl Desk {
             }
             (false, false, _) => {
                 let question = format!("Let all of this in, as it is now, for `{}`?", args.name);
-                Ok(print::confirm(&question) == Some(true))
+                Ok(print::confirm(&question)? == Some(true))
             }
         }
     }

@@ -28,6 +28,21 @@ fn comments_order_and_form_stay() {
 }
 
 #[test]
+fn what_was_put_in_is_taken_out_and_nothing_else() {
+    for (text, rest) in [
+        (r#"{"s": {"a": 1}}"#, r#"{"s": {}}"#),
+        (r#"{"s": {"a": {"x": "}"}, "b": 2}}"#, r#"{"s": {"b": 2}}"#),
+        ("{\"s\": {\n  \"b\": 2,\n  \"a\": 1\n}}", "{\"s\": {\n  \"b\": 2\n}}"),
+        ("{\"s\": {\n  \"b\": 2, // b\n  \"a\": 1,\n}}", "{\"s\": {\n  \"b\": 2,\n}}"),
+    ] {
+        assert_eq!(take(text, &["s", "a"]).as_deref(), Ok(rest));
+    }
+    for text in ["{}", r#"{"s": {}}"#, r#"{"s": 3}"#, "nonsense"] {
+        assert!(take(text, &["s", "a"]).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn every_form_of_an_object_takes_an_entry() {
     let texts = [
         "",
