@@ -98,7 +98,7 @@ pub(crate) struct Ask<'a> {
 
 impl Connection {
     pub(crate) fn new(link: Arc<dyn Link>, inbox: Arc<Inbox>) -> Connection {
-        inbox.answers_by(&link);
+        inbox.asides.go_by(&link);
         Connection { link, inbox, next_id: AtomicU64::new(1), agreed: OnceLock::new() }
     }
 
@@ -247,11 +247,14 @@ impl Connection {
 
     /// Says something that needs no answer, some time soon.
     pub(crate) fn notify(&self, method: &'static str, params: &Value) {
-        let (link, bytes) = (self.link.clone(), rpc::notification(method, params));
-        tokio::spawn(async move {
-            // A server that is gone needs to hear nothing.
-            let _ = link.send(Outgoing::aside(Some(method), bytes)).await;
-        });
+        // One that takes nothing more would not hear this either.
+        let _ = self.inbox.asides.say(Some(method), rpc::notification(method, params));
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.inbox.asides.leave();
     }
 }
 

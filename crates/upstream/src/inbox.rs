@@ -1,11 +1,10 @@
 //! What a server says: answers to those who wait for them, and what it says by itself.
 
+use crate::asides::{Asides, Full};
 use crate::connection::RequestError;
-use crate::link::{Link, Outgoing};
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
-use bytes::Bytes;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::params::Fields;
@@ -82,7 +81,10 @@ pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
 /// What something turned out to be that a server said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receipt {
+    /// Something that somebody waits for, or can use.
     Message,
+    /// A message, but nobody needed it.
+    Idle,
     Noise,
 }
 
@@ -127,7 +129,8 @@ pub(crate) struct Inbox {
     /// By their names at the server.
     tasks: Mutex<HashMap<String, Tasked>>,
     heard: mpsc::Sender<Heard>,
-    link: OnceLock<Weak<dyn Link>>,
+    /// What the server is told beside requests.
+    pub(crate) asides: Arc<Asides>,
     /// Whose inbox it is, as soon as that is known.
     server: watch::Sender<Weak<Server>>,
     outside: Mutex<Outside>,
@@ -141,6 +144,7 @@ pub(crate) struct Inbox {
     pub(crate) closed: CancellationToken,
     /// Cancelled when a new connection is needed. What is under way on this one goes on.
     pub(crate) retired: CancellationToken,
+    why: OnceLock<&'static str>,
 }
 
 impl Inbox {
@@ -151,7 +155,7 @@ impl Inbox {
             waiting: Mutex::default(),
             tasks: Mutex::default(),
             heard,
-            link: OnceLock::new(),
+            asides: Arc::default(),
             server: watch::Sender::default(),
             outside: Mutex::default(),
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
@@ -159,6 +163,7 @@ impl Inbox {
             lists: watch::Sender::default(),
             closed,
             retired,
+            why: OnceLock::new(),
         };
         (Arc::new(inbox), hears)
     }
@@ -172,11 +177,6 @@ impl Inbox {
             }
             is_news
         });
-    }
-
-    /// Says by which link the server is answered.
-    pub(crate) fn answers_by(&self, link: &Arc<dyn Link>) {
-        let _ = self.link.set(Arc::downgrade(link));
     }
 
     /// Waits until what the server offers has been looked at since it last said that it changed.
@@ -211,26 +211,27 @@ impl Inbox {
     /// it has one.
     pub(crate) fn receive(&self, bytes: &[u8], about: Option<u64>) -> Receipt {
         match message::parse(bytes) {
-            Ok(Incoming::One(message)) => self.take(message, about),
+            Ok(Incoming::One(message)) => receipt(self.take(message, about)),
             Ok(Incoming::Batch(batch)) => {
                 if batch.0.iter().all(Result::is_err) {
                     return Receipt::Noise;
                 }
-                batch.0.into_iter().flatten().for_each(|message| self.take(message, about));
+                let taken = batch.0.into_iter().flatten().map(|message| self.take(message, about));
+                receipt(taken.fold(false, |any, is_needed| any | is_needed))
             }
             Err(malformed) => {
                 tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
-                return Receipt::Noise;
+                Receipt::Noise
             }
         }
-        Receipt::Message
     }
 
-    fn take(&self, message: Message<'_>, about: Option<u64>) {
+    /// Returns whether anybody needed it.
+    fn take(&self, message: Message<'_>, about: Option<u64>) -> bool {
         match message {
             Message::Response(response) => {
-                let Id::Number(id) = &response.id else { return };
-                let Some(waiting) = self.lock().remove(id) else { return };
+                let Id::Number(id) = &response.id else { return false };
+                let Some(waiting) = self.lock().remove(id) else { return false };
                 let answer = match response.outcome {
                     Ok(result) => {
                         self.begin_task(*id, &waiting, result);
@@ -242,22 +243,34 @@ impl Inbox {
                     }
                 };
                 waiting.slot.answer(answer);
+                true
             }
             Message::Notification(notification) => {
                 let params = notification.params;
                 match notification.method.as_ref() {
                     "notifications/progress" => self.progress(params),
-                    "notifications/cancelled" => self.withdrawn(params),
+                    "notifications/cancelled" => {
+                        self.withdrawn(params);
+                        false
+                    }
                     "notifications/message" => self.log(params, about),
                     "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
                     "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
                     "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
                     "notifications/resources/updated" => self.updated(params),
-                    "notifications/elicitation/complete" => self.elicited(params),
-                    _ => {}
+                    "notifications/elicitation/complete" => {
+                        self.elicited(params);
+                        false
+                    }
+                    _ => false,
                 }
             }
-            Message::Request(request) => self.question(request.id, &request.method, request.params, about),
+            Message::Request(request) => {
+                // As often as a server likes to ask whether we are here, but not as fast.
+                let is_needed = request.method != "ping";
+                self.question(request.id, &request.method, request.params, about);
+                is_needed
+            }
         }
     }
 
@@ -282,20 +295,21 @@ impl Inbox {
     }
 
     /// Storms are damped: what is not taken yet says the same.
-    fn hear(&self, heard: Heard) {
+    fn hear(&self, heard: Heard) -> bool {
         if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
             // At once, and never lost: a call that comes after these words must not be made by what was known before.
             self.lists.send_modify(|lists| lists.said += 1);
         }
-        let _ = self.heard.try_send(heard);
+        self.heard.try_send(heard).is_ok()
     }
 
-    fn progress(&self, params: Option<&RawValue>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
-        let Some(id) = said.shift_remove("progressToken").and_then(|token| token.as_u64()) else { return };
+    fn progress(&self, params: Option<&RawValue>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
+        let token = said.shift_remove("progressToken").and_then(|token| token.as_u64());
+        let Some(id) = token else { return false };
         let listener = {
             let waiting = self.lock();
-            let Some(waiting) = waiting.get(&id) else { return };
+            let Some(waiting) = waiting.get(&id) else { return false };
             waiting.slot.alive();
             waiting.caller.clone()
         };
@@ -304,12 +318,13 @@ impl Inbox {
             without_meta(&mut said, RELATED);
             listener.peer.progress(Progress { said });
         }
+        true
     }
 
-    fn log(&self, params: Option<&RawValue>, about: Option<u64>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
+    fn log(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
         let level = said.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
-        let Some(level) = level else { return };
+        let Some(level) = level else { return false };
         let (task, listener) = self.concerned(&mut said, about);
         if let Some(Value::String(logger)) = said.get_mut("logger")
             && let Some((at, _)) = logger.char_indices().nth(LOGGER_CHARS_MAX)
@@ -324,8 +339,9 @@ impl Inbox {
                 let server = self.server.borrow().upgrade();
                 server.into_iter().for_each(|server| server.log(&message));
             }
-            None => {}
+            None => return false,
         }
+        true
     }
 
     /// Returns whether what the server says cannot be about a call, and is not too much.
@@ -341,17 +357,15 @@ impl Inbox {
         outside.said <= OUTSIDE_PER_SECOND_MAX
     }
 
-    fn updated(&self, params: Option<&RawValue>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
-        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return };
+    fn updated(&self, params: Option<&RawValue>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
+        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
         // Between the server and the hub.
         without_meta(&mut said, era::META_SUBSCRIPTION);
         let server = self.server.borrow().upgrade();
         // What is no more than a name is told as any change is.
         let told = said.len() > 1 && server.is_some_and(|server| server.updated(&uri, said));
-        if !told {
-            self.hear(Heard::ResourceUpdated(uri));
-        }
+        told || self.hear(Heard::ResourceUpdated(uri))
     }
 
     /// Remembers who was asked to show an address to a person, as a question or by an error.
@@ -458,10 +472,8 @@ impl Inbox {
     /// Asks whoever the server is for which folders there are. Where nobody is to be asked, there are none.
     pub(crate) fn roots_outside(&self, id: Id) {
         let none = br#"{"roots":[]}"#.to_vec();
-        let (Some(link), Ok(permit)) = (self.link.get().cloned(), self.asks.clone().try_acquire_owned())
-        else {
-            return self.answer(&id, Ok(none));
-        };
+        let Ok(permit) = self.asks.clone().try_acquire_owned() else { return self.answer(&id, Ok(none)) };
+        let asides = self.asides.clone();
         let mut known = self.server.subscribe();
         tokio::spawn(async move {
             // At the greeting it is not known yet whether the server is trusted.
@@ -474,10 +486,8 @@ impl Inbox {
             };
             let answer = roots.map_or(none, |roots| roots.to_string().into_bytes());
             drop(permit);
-            if let Some(link) = link.upgrade() {
-                // A server that is gone needs no answer.
-                let _ = link.send(Outgoing::aside(None, rpc::response(Some(&id), Ok(answer)))).await;
-            }
+            // Few enough to be lost where nothing is taken.
+            let _ = asides.say(None, rpc::response(Some(&id), Ok(answer)));
         });
     }
 
@@ -494,12 +504,18 @@ impl Inbox {
 
     /// Answers a question of the server's.
     pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
-        let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
-        let bytes: Bytes = rpc::response(Some(id), answer);
-        tokio::spawn(async move {
-            // A server that is gone needs no answer.
-            let _ = link.send(Outgoing::aside(None, bytes)).await;
-        });
+        if self.closed.is_cancelled() {
+            return;
+        }
+        if let Err(Full) = self.asides.say(None, rpc::response(Some(id), answer)) {
+            self.end("it asks and does not take the answers");
+        }
+    }
+
+    /// Ends the connection for a reason of ours.
+    fn end(&self, why: &'static str) {
+        let _ = self.why.set(why);
+        self.close();
     }
 
     /// Ends every request that waits: the server is gone.
@@ -512,6 +528,11 @@ impl Inbox {
     /// Takes no new requests. Those under way find out by themselves how they end.
     pub(crate) fn retire(&self) {
         self.retired.cancel();
+    }
+
+    /// Returns why the connection was given up, where that was for a reason of ours.
+    pub(crate) fn given_up_for(&self) -> Option<&'static str> {
+        self.why.get().copied()
     }
 
     /// The server ended the stream that the answer is to come by, and will answer on another.
@@ -542,6 +563,10 @@ impl Inbox {
     }
 }
 
+fn receipt(is_needed: bool) -> Receipt {
+    if is_needed { Receipt::Message } else { Receipt::Idle }
+}
+
 /// Takes a member of `_meta` away that is not for clients.
 fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
     let meta = params.get_mut("_meta")?.as_object_mut()?;
@@ -554,4 +579,42 @@ fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
 
 fn value(params: Option<&RawValue>) -> Option<Value> {
     params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_needs_is_known_as_such() {
+        let (inbox, _hears) = Inbox::new();
+        inbox.expect(1, Arc::default(), None);
+        for (said, expected) in [
+            (r#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":"x","result":{}}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, Receipt::Idle),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9}}"#,
+                Receipt::Idle,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}"#,
+                Receipt::Message,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, Receipt::Message),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Receipt::Message),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Receipt::Idle),
+            ("nothing", Receipt::Noise),
+        ] {
+            assert_eq!(inbox.receive(said.as_bytes(), None), expected, "{said}");
+        }
+        // And what is said more often than it could be looked at.
+        let log = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+        let changed = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        for said in [log.as_slice(), changed] {
+            let needed = (0..1_000).filter(|_| inbox.receive(said, None) == Receipt::Message).count();
+            assert!((1..=OUTSIDE_PER_SECOND_MAX as usize).contains(&needed), "{needed}");
+        }
+    }
 }

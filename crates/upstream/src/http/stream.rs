@@ -2,7 +2,9 @@
 
 use super::{Kind, Way, finish, kind};
 use crate::connection::{LinkError, RequestError};
+use crate::inbox::Receipt;
 use crate::link::MESSAGE_BYTES_MAX;
+use crate::patience::{A_LINE, Patience};
 use portcullis_egress::header::{HeaderName, HeaderValue};
 use portcullis_egress::own::{Method, Reply};
 use portcullis_wire::Era;
@@ -110,7 +112,7 @@ impl Way {
         mark: &mut Mark,
         about: Option<u64>,
     ) -> Ended {
-        let mut events = 0;
+        let (mut events, mut patience) = (0, None);
         loop {
             loop {
                 let event = match reader.event() {
@@ -130,12 +132,19 @@ impl Way {
                 if let Some(ms) = event.retry_ms {
                     mark.retry = Duration::from_millis(ms).min(RETRY_MAX);
                 }
-                if !event.data.is_empty() {
-                    self.inbox.receive(&event.data, about);
-                }
+                let receipt = match event.data.is_empty() {
+                    true => Receipt::Message,
+                    false => self.inbox.receive(&event.data, about),
+                };
                 if about.is_some_and(|id| !self.inbox.awaits(id)) {
                     finish(reply);
                     return Ended::Answered;
+                }
+                if receipt != Receipt::Message
+                    && patience.get_or_insert_with(Patience::new).spend(A_LINE).await
+                {
+                    tracing::warn!(target: "upstream",
+                        "A server says much that nobody needs; it is listened to more slowly.");
                 }
             }
             let piece = match reply.piece().await {
