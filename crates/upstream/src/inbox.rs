@@ -13,6 +13,7 @@ use portcullis_wire::{Id, era};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -145,6 +146,8 @@ pub(crate) struct Inbox {
     /// Cancelled when a new connection is needed. What is under way on this one goes on.
     pub(crate) retired: CancellationToken,
     why: OnceLock<&'static str>,
+    /// Whether it is being found out if the server still answers. Cleared by whatever shows that it does.
+    in_doubt: AtomicBool,
 }
 
 impl Inbox {
@@ -164,6 +167,7 @@ impl Inbox {
             closed,
             retired,
             why: OnceLock::new(),
+            in_doubt: AtomicBool::new(false),
         };
         (Arc::new(inbox), hears)
     }
@@ -179,18 +183,18 @@ impl Inbox {
         });
     }
 
-    /// Waits until what the server offers has been looked at since it last said that it changed.
-    pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
+    /// Returns whether what the server offers has been looked at since it last said that it changed, as nearly always.
+    pub(crate) fn is_up_to_date(&self) -> bool {
         let now = *self.lists.borrow();
-        // As nearly always, and then nobody has to wait or be woken.
-        if now.looked >= now.said {
-            return true;
-        }
+        now.looked >= now.said
+    }
+
+    /// Waits until that is so.
+    pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
         let mut lists = self.lists.subscribe();
         let said = lists.borrow().said;
         let looked = lists.wait_for(|lists| lists.looked >= said);
-        // Elsewhere, because every call would make room for it.
-        matches!(Box::pin(tokio::time::timeout(within, looked)).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
     }
 
     /// Says where the answer to a request goes that is about to be made.
@@ -232,6 +236,7 @@ impl Inbox {
             Message::Response(response) => {
                 let Id::Number(id) = &response.id else { return false };
                 let Some(waiting) = self.lock().remove(id) else { return false };
+                self.is_alive();
                 let answer = match response.outcome {
                     Ok(result) => {
                         self.begin_task(*id, &waiting, result);
@@ -274,6 +279,22 @@ impl Inbox {
         }
     }
 
+    /// Begins to doubt that the server still answers.
+    pub(crate) fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Release);
+    }
+
+    /// Ends the doubt. Returns whether nothing has removed it meanwhile.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.in_doubt.swap(false, Ordering::AcqRel)
+    }
+
+    fn is_alive(&self) {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.in_doubt.store(false, Ordering::Release);
+        }
+    }
+
     /// Remembers whose task it is that a call became: at once, because the next message may be about it.
     fn begin_task(&self, request: u64, waiting: &Waiting, result: &RawValue) {
         let Some(caller) = waiting.caller.as_ref().filter(|caller| caller.sees_through) else { return };
@@ -307,6 +328,7 @@ impl Inbox {
         let Some(Value::Object(mut said)) = value(params) else { return false };
         let token = said.shift_remove("progressToken").and_then(|token| token.as_u64());
         let Some(id) = token else { return false };
+        self.is_alive();
         let listener = {
             let waiting = self.lock();
             let Some(waiting) = waiting.get(&id) else { return false };
@@ -528,6 +550,12 @@ impl Inbox {
     /// Takes no new requests. Those under way find out by themselves how they end.
     pub(crate) fn retire(&self) {
         self.retired.cancel();
+    }
+
+    /// The same, because of something that a person should know.
+    pub(crate) fn retire_for(&self, why: &'static str) {
+        let _ = self.why.set(why);
+        self.retire();
     }
 
     /// Returns why the connection was given up, where that was for a reason of ours.

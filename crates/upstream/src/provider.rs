@@ -207,7 +207,7 @@ impl Provider for Upstream {
     fn task(&self, _: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
         Box::pin(async move {
             let server = self.of(&ask.client)?;
-            let connection = server.connected(&server.stop).await?;
+            let connection = server.connected(&server.stop, None).await?;
             let mut more = String::new();
             if !ask.answers.is_empty() {
                 let answers = Value::Object(ask.answers.into_iter().collect());

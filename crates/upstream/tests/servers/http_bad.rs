@@ -38,9 +38,25 @@ async fn a_call_ends_in_time_whatever_the_server_leaves_open() {
         let world = World::connected(hasty(&server.url())).await;
         let said = within("the call ends", world.call("up_echo")).await;
         assert!(said.contains("timeout") || said.contains("no answer") || said.contains("300"), "{said}");
-        // Nobody else notices.
+        // Nobody else notices, and the server is asked whether it is still there.
+        until("it was asked", async || (times(&server, "ping") == 1).then_some(())).await;
         assert_eq!(world.upstream.status().kind, StatusKind::Connected);
+        within("the next call ends", world.call("up_echo")).await;
+        assert_eq!(times(&server, "initialize"), 1);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_any_more_is_given_up() {
+    let server = Misbehaving::open(|seen| match seen.asks() {
+        "tools/call" | "ping" => Does::Hangs(Vec::new()),
+        _ => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(hasty(&server.url())).await;
+    within("the call ends", world.call("up_echo")).await;
+    assert_eq!(world.status(StatusKind::Failed).await.reason.as_deref(), Some("it does not answer"));
+    world.status(StatusKind::Connected).await;
 }
 
 /// The server has acted by then; who cannot ask for the rest of the answer must not ask for all of it again.
@@ -116,6 +132,51 @@ async fn a_server_that_has_no_answer_to_the_newer_era_is_asked_for_the_older() {
         let world = World::connected(spec(&server.url())).await;
         assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_at_its_greeting_is_greeted_anew_when_that_is_wanted() {
+    for hangs in ["initialize", "tools/list"] {
+        let server = Misbehaving::open(move |seen| match seen.asks() {
+            asks if asks == hangs => Does::Hangs(Vec::new()),
+            _ => seen.usual(),
+        });
+        let server = server.await.unwrap();
+        let world = World::new(spec(&server.url())).await;
+        for count in 1..4 {
+            until("it is greeted", async || (times(&server, hangs) == count).then_some(())).await;
+            world.upstream.again();
+        }
+    }
+}
+
+/// A server that keeps no connection open, so that it is away when its socket is.
+fn at_socket(path: &std::path::Path) -> Misbehaving {
+    let server = Misbehaving::open_unix(path, |seen| match seen.usual() {
+        Does::Answer(bytes) => Does::Closes(bytes),
+        other => other,
+    });
+    server.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_is_away_ends_in_time_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("up.sock");
+    let first = at_socket(&path);
+    let world = World::connected(hasty(&format!("unix:{}:/mcp", path.display()))).await;
+    assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        let said = within("the call ends", world.call("up_echo")).await;
+        assert!(said.contains("No such file") && !said.contains("no answer within"), "{said}");
+    }
+    world.status(StatusKind::Failed).await;
+    // And what it speaks is remembered.
+    let second = at_socket(&path);
+    world.upstream.again();
+    world.status(StatusKind::Connected).await;
+    assert_eq!((times(&first, "server/discover"), times(&second, "server/discover")), (1, 0));
 }
 
 #[tokio::test]
@@ -341,6 +402,18 @@ async fn a_server_that_asks_who_we_are_needs_auth() {
     assert!(reason.contains("401") && reason.contains("realm"), "{reason}");
     // Neither the older way nor the older era is asked for: they would be told the same.
     assert!(server.seen().iter().all(|seen| seen.asks() == "server/discover"));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_only_now_who_we_are_needs_auth_from_now_on() {
+    let server = calls(|_| Does::Answer(answer(401, &[], "the token has expired"))).await;
+    let world = World::connected(spec(&server.url())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("(401): the token has expired"), "{said}");
+    let reason = world.status(StatusKind::NeedsAuth).await.reason.unwrap();
+    assert!(reason.contains("the token has expired"), "{reason}");
+    world.upstream.again();
+    world.status(StatusKind::Connected).await;
 }
 
 #[tokio::test]

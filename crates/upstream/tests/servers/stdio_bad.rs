@@ -1,7 +1,7 @@
 //! Programs that do not behave: each costs itself, and nobody else.
 
 use crate::support::{World, prefixed};
-use portcullis_testkit::wait::{until, within};
+use portcullis_testkit::wait::{PATIENCE, until, within};
 use portcullis_upstream::{Processes, Program, ServerSpec, StatusKind, StdioSpec, TransportSpec, Values};
 use std::path::Path;
 use std::sync::Arc;
@@ -62,6 +62,52 @@ async fn a_server_that_hears_nothing_any_more_ends_when_it_is_told_to() {
     world.upstream.stop();
     until("no process is left", async || starts(folder.path()).iter().all(|pid| !lives(pid)).then_some(()))
         .await;
+}
+
+#[tokio::test]
+async fn a_server_that_stopped_answering_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::connected(program(&USUAL.replace("CALLED", DEAF), folder.path())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("no answer within 300 ms"), "{said}");
+    let status = world.status(StatusKind::Failed).await;
+    assert_eq!(status.reason.as_deref(), Some("it does not answer"));
+    world.status(StatusKind::Connected).await;
+    assert_eq!(starts(folder.path()).len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_and_takes_no_answer_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    // As many as the pipe takes, each with a name that comes back; nothing is ever read.
+    let asks = "pad=$(printf '%0200d' 0); while :; do \
+                printf '{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"method\":\"x\"}\\n' \"$pad\"; done";
+    let spec = program(&USUAL.replace("CALLED", asks), folder.path());
+    let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+    world.call("up_echo").await;
+    let status = world.status(StatusKind::Failed).await;
+    assert_eq!(status.reason.as_deref(), Some("it asks and does not take the answers"));
+    let first = starts(folder.path()).remove(0);
+    until("it is gone", async || (!lives(&first)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_has_its_own_reason_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let world =
+        World::new(program(r#"echo $$ >> "$1"; echo "boom: no licence" >&2; exit 7"#, folder.path())).await;
+    world.status(StatusKind::Failed).await;
+    let mut stood = world.upstream.watch();
+    within("it was tried often", async {
+        while starts(folder.path()).len() < 9 {
+            let status = stood.borrow_and_update().clone();
+            assert_eq!(status.kind, StatusKind::Failed);
+            assert_eq!(status.reason.as_deref(), Some("the connection to the server ended"));
+            assert!(status.stderr.contains(&"boom: no licence".to_owned()), "{:?}", status.stderr);
+            stood.changed().await.unwrap();
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
