@@ -1,5 +1,6 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
+use crate::connection::RequestError;
 use crate::outside;
 use crate::own::Own;
 use crate::server::Server;
@@ -214,6 +215,13 @@ impl Provider for Upstream {
                 more = format!(r#""inputResponses":{answers}"#);
             }
             let answer = connection.about_task(ask.method, &ask.id, &more, server.spec.timeout).await;
+            match &answer {
+                Ok(_) if ask.method == "tasks/cancel" => server.uses.task_ended(&ask.id),
+                Ok(said) => server.uses.tasks_in(said),
+                // It knows of no such task any more.
+                Err(RequestError::Refused(_)) => server.uses.task_ended(&ask.id),
+                Err(_) => {}
+            }
             answer.map_err(|error| error.told(&server.spec.name))
         })
     }

@@ -207,7 +207,7 @@ impl Server {
 
     /// Returns whether ending it now would take nothing away from anybody.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.uses.any() && self.parked.is_empty() && lock(&self.watched).is_empty()
+        !self.uses.any() && !self.uses.any_task() && self.parked.is_empty() && lock(&self.watched).is_empty()
     }
 
     /// Returns whether it is started when somebody needs it, so that whoever does has to wait that long.
@@ -471,6 +471,9 @@ impl Server {
             began.get_or_insert_with(Instant::now);
             let error = match drive(&connection, &self.parked, call, request)?.run().await {
                 Ok(result) if result.get().starts_with('{') => {
+                    if self.ends_unneeded() && connection.is_modern() {
+                        self.uses.tasks_in(&result);
+                    }
                     return Ok(Output::Raw(result));
                 }
                 Ok(_) => {

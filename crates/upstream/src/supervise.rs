@@ -107,6 +107,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             ended = attempt(&server, stderr.clone()) => ended,
         };
         server.live.clear();
+        server.uses.forget_tasks();
         // Somebody who wants it anew, however often, is no sign of anything wrong.
         if began.elapsed() >= GOOD_AFTER || server.was_wished() {
             (pause, at_once) = (RETRY_FIRST, 0);
