@@ -109,7 +109,8 @@ pub(crate) async fn run(server: Arc<Server>) {
         server.live.clear();
         server.uses.forget_tasks();
         // Somebody who wants it anew, however often, is no sign of anything wrong.
-        if began.elapsed() >= GOOD_AFTER || server.was_wished() {
+        let is_wished = server.was_wished();
+        if is_wished || began.elapsed() >= GOOD_AFTER {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {
@@ -122,13 +123,13 @@ pub(crate) async fn run(server: Arc<Server>) {
         };
         let Ended::Why(kind, reason) = ended else {
             at_once += 1;
-            // One that has failed stays so until it is known better.
+            // One that has failed stays so until it is known better, or somebody wants to know.
             server.status.send_if_modified(|status| {
-                let was_connected = status.kind == StatusKind::Connected;
-                if was_connected {
+                let starts = is_wished || status.kind == StatusKind::Connected;
+                if starts {
                     status.kind = StatusKind::Starting;
                 }
-                was_connected
+                starts
             });
             tokio::select! {
                 () = tokio::time::sleep(RETRY_FIRST) => {}
