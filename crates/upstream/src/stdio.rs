@@ -65,17 +65,22 @@ impl StderrTail {
     }
 }
 
-/// All processes of servers that run, whosever they are, and whether they are to end because this process does.
+/// All processes of servers that run and sessions with others, whosever they are, and whether they are to end because this process does.
 static RUNNING: LazyLock<TaskTracker> = LazyLock::new(TaskTracker::new);
 static ENDING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::channel(false).0);
 
-/// Ends every server's process, and returns when none is left. Each gets the time that it has whenever it is ended; none
-/// is started meanwhile.
+/// Ends every server's process, and every session with one that is elsewhere, and returns when none is left. Each gets the time
+/// that it has whenever it is ended; none is started meanwhile.
 pub async fn end_processes() {
     ENDING.send_replace(true);
     RUNNING.close();
     RUNNING.wait().await;
     ENDING.send_replace(false);
+}
+
+/// Runs what is to be done before this process ends. It has to end soon after it was told to.
+pub(crate) fn see_out(work: impl Future<Output = ()> + Send + 'static) {
+    RUNNING.spawn(work);
 }
 
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.
