@@ -2,7 +2,7 @@
 
 use crate::clean::words;
 use crate::inbox::{Answer, Inbox, Listener};
-use crate::link::{self, Carrier, Link, Outgoing};
+use crate::link::{Carrier, Link, Outgoing};
 use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     pub(crate) inbox: Arc<Inbox>,
     next_id: AtomicU64,
     agreed: OnceLock<Agreed>,
+    /// Whether the server is being asked if it still answers.
+    is_doubted: AtomicBool,
 }
 
 /// What the server said when it introduced itself, as far as calls go by it.
@@ -96,8 +98,9 @@ pub(crate) struct Ask<'a> {
 
 impl Connection {
     pub(crate) fn new(link: Arc<dyn Link>, inbox: Arc<Inbox>) -> Connection {
-        inbox.answers_by(&link);
-        Connection { link, inbox, next_id: AtomicU64::new(1), agreed: OnceLock::new() }
+        inbox.asides.go_by(&link);
+        let (next_id, agreed, is_doubted) = (AtomicU64::new(1), OnceLock::new(), AtomicBool::new(false));
+        Connection { link, inbox, next_id, agreed, is_doubted }
     }
 
     pub(crate) fn agree(&self, agreed: Agreed) {
@@ -250,7 +253,30 @@ impl Connection {
 
     /// Says something that needs no answer, some time soon.
     pub(crate) fn notify(&self, method: &'static str, params: &Value) {
-        link::send_soon(self.link.clone(), Some(method), rpc::notification(method, params));
+        // One that takes nothing more would not hear this either.
+        let _ = self.inbox.asides.say(Some(method), rpc::notification(method, params));
+    }
+
+    /// Asks whether the server still answers at all, unless that is being asked already, and gives the connection up where it
+    /// does not. Whoever gets an answer meanwhile has found out too.
+    pub(crate) async fn is_asked_after(&self, within: Duration) {
+        if self.is_doubted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.inbox.doubt();
+        let method = if self.is_modern() { "server/discover" } else { "ping" };
+        let asked = self.own(method, String::new(), within).await;
+        let is_silent = matches!(asked, Err(RequestError::Timeout(_)));
+        if self.inbox.is_silent() && is_silent {
+            self.inbox.retire_for("it does not answer");
+        }
+        self.is_doubted.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.inbox.asides.leave();
     }
 }
 

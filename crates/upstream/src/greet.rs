@@ -71,7 +71,9 @@ pub(crate) async fn greet(connection: &Connection, known: Option<Era>) -> Result
             Err(
                 error @ (RequestError::Refused(_)
                 | RequestError::Timeout(_)
-                | RequestError::Link(LinkError::Unsuitable { .. })),
+                | RequestError::Link(
+                    LinkError::Unsuitable { .. } | LinkError::Failed { sent: true, .. },
+                )),
             ) => probed = Some(error),
             Err(RequestError::Closed) => return Err(Unknown::EndedWhenProbed),
             Err(other) => return Err(other.into()),

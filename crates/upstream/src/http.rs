@@ -15,6 +15,7 @@ use crate::connection::{LinkError, RequestError};
 use crate::inbox::Inbox;
 use crate::link::{Carrier, Credentials, Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::spec::HttpSpec;
+use crate::stdio;
 use exchange::Exchanges;
 use futures::future::{BoxFuture, FutureExt};
 use portcullis_core::json::printable;
@@ -126,22 +127,6 @@ impl Link for HttpLink {
     }
 }
 
-impl Drop for HttpLink {
-    fn drop(&mut self) {
-        let way = self.way.clone();
-        let has_session = way.session.get().is_some() && !way.lost.load(Ordering::Relaxed);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if has_session {
-            runtime.spawn(async move {
-                let headers = way.headers(None);
-                let deleting = way.exchanges.make(Method::DELETE, None, &headers, Default::default());
-                // A server that does not want to hear it, or is gone, forgets the session by itself.
-                let _ = tokio::time::timeout(END_WITHIN, deleting).await;
-            });
-        }
-    }
-}
-
 impl Way {
     fn era(&self) -> Option<Era> {
         self.revision.get().map(|revision| revision.era())
@@ -231,7 +216,7 @@ impl Way {
         Err(RequestError::Link(LinkError::Unsuitable { status, why }))
     }
 
-    fn begin_session(&self, reply: &Reply) -> Result<(), RequestError> {
+    fn begin_session(self: &Arc<Self>, reply: &Reply) -> Result<(), RequestError> {
         let Some(session) = reply.headers.get(SESSION) else { return Ok(()) };
         if session.len() > SESSION_BYTES_MAX {
             let why = format!("the session's name has {} bytes, at most {SESSION_BYTES_MAX}", session.len());
@@ -239,8 +224,26 @@ impl Way {
         }
         let mut session = session.clone();
         session.set_sensitive(true);
-        let _ = self.session.set(session);
+        if self.session.set(session).is_ok() {
+            // Not when the link is dropped: a hub that ends waits for this.
+            stdio::see_out(self.clone().end_session());
+        }
         Ok(())
+    }
+
+    /// Waits for the end of the connection, or of the hub, and tells the server that the session is over.
+    async fn end_session(self: Arc<Self>) {
+        tokio::select! {
+            () = self.end.cancelled() => {}
+            () = stdio::told_to_end() => {}
+        }
+        if self.lost.load(Ordering::Relaxed) {
+            return;
+        }
+        let headers = self.headers(None);
+        let deleting = self.exchanges.make(Method::DELETE, None, &headers, Default::default());
+        // A server that does not want to hear it, or is gone, forgets the session by itself.
+        let _ = tokio::time::timeout(END_WITHIN, deleting).await;
     }
 
     /// Returns the headers that say what a message is, outside of it; without one, those of a request that carries none.

@@ -1,7 +1,7 @@
 //! What a server says: answers to those who wait for them, and what it says by itself.
 
+use crate::asides::{Asides, Full};
 use crate::connection::RequestError;
-use crate::link::{self, Link, Outgoing};
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
@@ -13,6 +13,7 @@ use portcullis_wire::{Era, Id, era};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -81,7 +82,10 @@ pub(crate) type Answer = Result<Box<RawValue>, RequestError>;
 /// What something turned out to be that a server said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receipt {
+    /// Something that somebody waits for, or can use.
     Message,
+    /// A message, but nobody needed it.
+    Idle,
     Noise,
 }
 
@@ -126,7 +130,8 @@ pub(crate) struct Inbox {
     /// By their names at the server.
     tasks: Mutex<HashMap<String, Tasked>>,
     heard: mpsc::Sender<Heard>,
-    link: OnceLock<Weak<dyn Link>>,
+    /// What the server is told beside requests.
+    pub(crate) asides: Arc<Asides>,
     /// Whose inbox it is, as soon as that is known.
     server: watch::Sender<Weak<Server>>,
     outside: Mutex<Outside>,
@@ -140,6 +145,9 @@ pub(crate) struct Inbox {
     pub(crate) closed: CancellationToken,
     /// Cancelled when a new connection is needed. What is under way on this one goes on.
     pub(crate) retired: CancellationToken,
+    why: OnceLock<&'static str>,
+    /// Whether it is being found out if the server still answers. Cleared by whatever shows that it does.
+    in_doubt: AtomicBool,
 }
 
 impl Inbox {
@@ -150,7 +158,7 @@ impl Inbox {
             waiting: Mutex::default(),
             tasks: Mutex::default(),
             heard,
-            link: OnceLock::new(),
+            asides: Arc::default(),
             server: watch::Sender::default(),
             outside: Mutex::default(),
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
@@ -158,6 +166,8 @@ impl Inbox {
             lists: watch::Sender::default(),
             closed,
             retired,
+            why: OnceLock::new(),
+            in_doubt: AtomicBool::new(false),
         };
         (Arc::new(inbox), hears)
     }
@@ -173,23 +183,18 @@ impl Inbox {
         });
     }
 
-    /// Says by which link the server is answered.
-    pub(crate) fn answers_by(&self, link: &Arc<dyn Link>) {
-        let _ = self.link.set(Arc::downgrade(link));
+    /// Returns whether what the server offers has been looked at since it last said that it changed, as nearly always.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        let now = *self.lists.borrow();
+        now.looked >= now.said
     }
 
-    /// Waits until what the server offers has been looked at since it last said that it changed.
+    /// Waits until that is so.
     pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
-        let now = *self.lists.borrow();
-        // As nearly always, and then nobody has to wait or be woken.
-        if now.looked >= now.said {
-            return true;
-        }
         let mut lists = self.lists.subscribe();
         let said = lists.borrow().said;
         let looked = lists.wait_for(|lists| lists.looked >= said);
-        // Elsewhere, because every call would make room for it.
-        matches!(Box::pin(tokio::time::timeout(within, looked)).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
     }
 
     /// Says where the answer to a request goes that is about to be made.
@@ -210,26 +215,28 @@ impl Inbox {
     /// it has one.
     pub(crate) fn receive(&self, bytes: &[u8], about: Option<u64>) -> Receipt {
         match message::parse(bytes) {
-            Ok(Incoming::One(message)) => self.take(message, about),
+            Ok(Incoming::One(message)) => receipt(self.take(message, about)),
             Ok(Incoming::Batch(batch)) => {
                 if batch.0.iter().all(Result::is_err) {
                     return Receipt::Noise;
                 }
-                batch.0.into_iter().flatten().for_each(|message| self.take(message, about));
+                let taken = batch.0.into_iter().flatten().map(|message| self.take(message, about));
+                receipt(taken.fold(false, |any, is_needed| any | is_needed))
             }
             Err(malformed) => {
                 tracing::debug!(target: "upstream", error = %malformed.error.message, "a server sent what is no message");
-                return Receipt::Noise;
+                Receipt::Noise
             }
         }
-        Receipt::Message
     }
 
-    fn take(&self, message: Message<'_>, about: Option<u64>) {
+    /// Returns whether anybody needed it.
+    fn take(&self, message: Message<'_>, about: Option<u64>) -> bool {
         match message {
             Message::Response(response) => {
-                let Id::Number(id) = &response.id else { return };
-                let Some(waiting) = self.lock().remove(id) else { return };
+                let Id::Number(id) = &response.id else { return false };
+                let Some(waiting) = self.lock().remove(id) else { return false };
+                self.is_alive();
                 let answer = match response.outcome {
                     Ok(result) => {
                         self.begin_task(*id, &waiting, result);
@@ -241,22 +248,50 @@ impl Inbox {
                     }
                 };
                 waiting.slot.answer(answer);
+                true
             }
             Message::Notification(notification) => {
                 let params = notification.params;
                 match notification.method.as_ref() {
                     "notifications/progress" => self.progress(params),
-                    "notifications/cancelled" => self.withdrawn(params),
+                    "notifications/cancelled" => {
+                        self.withdrawn(params);
+                        false
+                    }
                     "notifications/message" => self.log(params, about),
                     "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
                     "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
                     "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
                     "notifications/resources/updated" => self.updated(params),
-                    "notifications/elicitation/complete" => self.elicited(params),
-                    _ => {}
+                    "notifications/elicitation/complete" => {
+                        self.elicited(params);
+                        false
+                    }
+                    _ => false,
                 }
             }
-            Message::Request(request) => self.question(request.id, &request.method, request.params, about),
+            Message::Request(request) => {
+                // As often as a server likes to ask whether we are here, but not as fast.
+                let is_needed = request.method != "ping";
+                self.question(request.id, &request.method, request.params, about);
+                is_needed
+            }
+        }
+    }
+
+    /// Begins to doubt that the server still answers.
+    pub(crate) fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Release);
+    }
+
+    /// Ends the doubt. Returns whether nothing has removed it meanwhile.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.in_doubt.swap(false, Ordering::AcqRel)
+    }
+
+    fn is_alive(&self) {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.in_doubt.store(false, Ordering::Release);
         }
     }
 
@@ -281,36 +316,38 @@ impl Inbox {
     }
 
     /// Storms are damped: what is not taken yet says the same.
-    fn hear(&self, heard: Heard) {
+    fn hear(&self, heard: Heard) -> bool {
         if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
             // At once, and never lost: a call that comes after these words must not be made by what was known before.
             self.lists.send_modify(|lists| lists.said += 1);
         }
-        let _ = self.heard.try_send(heard);
+        self.heard.try_send(heard).is_ok()
     }
 
-    fn progress(&self, params: Option<&RawValue>) {
+    fn progress(&self, params: Option<&RawValue>) -> bool {
         let token = fields(params).and_then(|fields| fields.get("progressToken")?.get().parse().ok());
-        let Some(id) = token else { return };
+        let Some(id) = token else { return false };
+        self.is_alive();
         let listener = {
             let waiting = self.lock();
-            let Some(waiting) = waiting.get(&id) else { return };
+            let Some(waiting) = waiting.get(&id) else { return false };
             waiting.slot.alive();
             waiting.caller.clone()
         };
         // A sign of life it is in any case; who listens is told what can be read.
-        let (Some(listener), Some(Value::Object(mut said))) = (listener, value(params)) else { return };
+        let (Some(listener), Some(Value::Object(mut said))) = (listener, value(params)) else { return true };
         if said.get("progress").is_some_and(Value::is_number) {
             said.shift_remove("progressToken");
             without_meta(&mut said, RELATED);
             listener.peer.progress(Progress { said });
         }
+        true
     }
 
-    fn log(&self, params: Option<&RawValue>, about: Option<u64>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
+    fn log(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
         let level = said.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
-        let Some(level) = level else { return };
+        let Some(level) = level else { return false };
         let (task, listener) = self.concerned(&mut said, about);
         if let Some(Value::String(logger)) = said.get_mut("logger")
             && let Some((at, _)) = logger.char_indices().nth(LOGGER_CHARS_MAX)
@@ -325,8 +362,9 @@ impl Inbox {
                 let server = self.server.borrow().upgrade();
                 server.into_iter().for_each(|server| server.log(&message));
             }
-            None => {}
+            None => return false,
         }
+        true
     }
 
     /// Returns whether what the server says cannot be about a call, and is not too much.
@@ -342,17 +380,15 @@ impl Inbox {
         outside.said <= OUTSIDE_PER_SECOND_MAX
     }
 
-    fn updated(&self, params: Option<&RawValue>) {
-        let Some(Value::Object(mut said)) = value(params) else { return };
-        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return };
+    fn updated(&self, params: Option<&RawValue>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
+        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
         // Between the server and the hub.
         without_meta(&mut said, era::META_SUBSCRIPTION);
         let server = self.server.borrow().upgrade();
         // What is no more than a name is told as any change is.
         let told = said.len() > 1 && server.is_some_and(|server| server.updated(&uri, said));
-        if !told {
-            self.hear(Heard::ResourceUpdated(uri));
-        }
+        told || self.hear(Heard::ResourceUpdated(uri))
     }
 
     /// Remembers who was asked to show an address to a person, as a question or by an error.
@@ -466,10 +502,8 @@ impl Inbox {
     /// Asks whoever the server is for which folders there are. Where nobody is to be asked, there are none.
     pub(crate) fn roots_outside(&self, id: Id) {
         let none = br#"{"roots":[]}"#.to_vec();
-        let (Some(link), Ok(permit)) = (self.link.get().cloned(), self.asks.clone().try_acquire_owned())
-        else {
-            return self.answer(&id, Ok(none));
-        };
+        let Ok(permit) = self.asks.clone().try_acquire_owned() else { return self.answer(&id, Ok(none)) };
+        let asides = self.asides.clone();
         let mut known = self.server.subscribe();
         tokio::spawn(async move {
             // At the greeting it is not known yet whether the server is trusted.
@@ -482,10 +516,8 @@ impl Inbox {
             };
             let answer = roots.map_or(none, |roots| roots.to_string().into_bytes());
             drop(permit);
-            if let Some(link) = link.upgrade() {
-                // A server that is gone needs no answer.
-                let _ = link.send(Outgoing::aside(None, rpc::response(Some(&id), Ok(answer)))).await;
-            }
+            // Few enough to be lost where nothing is taken.
+            let _ = asides.say(None, rpc::response(Some(&id), Ok(answer)));
         });
     }
 
@@ -502,8 +534,18 @@ impl Inbox {
 
     /// Answers a question of the server's.
     pub(crate) fn answer(&self, id: &Id, answer: rpc::Answer) {
-        let Some(link) = self.link.get().and_then(Weak::upgrade) else { return };
-        link::send_soon(link, None, rpc::response(Some(id), answer));
+        if self.closed.is_cancelled() {
+            return;
+        }
+        if let Err(Full) = self.asides.say(None, rpc::response(Some(id), answer)) {
+            self.end("it asks and does not take the answers");
+        }
+    }
+
+    /// Ends the connection for a reason of ours.
+    fn end(&self, why: &'static str) {
+        let _ = self.why.set(why);
+        self.close();
     }
 
     /// Ends every request that waits: the server is gone.
@@ -516,6 +558,17 @@ impl Inbox {
     /// Takes no new requests. Those under way find out by themselves how they end.
     pub(crate) fn retire(&self) {
         self.retired.cancel();
+    }
+
+    /// The same, because of something that a person should know.
+    pub(crate) fn retire_for(&self, why: &'static str) {
+        let _ = self.why.set(why);
+        self.retire();
+    }
+
+    /// Returns why the connection was given up, where that was for a reason of ours.
+    pub(crate) fn given_up_for(&self) -> Option<&'static str> {
+        self.why.get().copied()
     }
 
     /// The server ended the stream that the answer is to come by, and will answer on another.
@@ -558,6 +611,10 @@ fn only(waiting: &HashMap<u64, Waiting>, fits: impl Fn(&Listener) -> bool) -> Op
         }
     }
     only.map(|(_, caller)| caller.clone())
+}
+
+fn receipt(is_needed: bool) -> Receipt {
+    if is_needed { Receipt::Message } else { Receipt::Idle }
 }
 
 /// Takes a member of `_meta` away that is not for clients.
@@ -630,5 +687,38 @@ mod tests {
         inbox.receive(line.as_bytes(), None);
         let news = slot.poll_news(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(news, Poll::Ready(crate::slot::News::Alive)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_needs_is_known_as_such() {
+        let (inbox, _hears) = Inbox::new();
+        inbox.expect(1, Arc::default(), None);
+        for (said, expected) in [
+            (r#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":"x","result":{}}"#, Receipt::Idle),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, Receipt::Idle),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9}}"#,
+                Receipt::Idle,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}"#,
+                Receipt::Message,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, Receipt::Message),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Receipt::Message),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Receipt::Idle),
+            ("nothing", Receipt::Noise),
+        ] {
+            assert_eq!(inbox.receive(said.as_bytes(), None), expected, "{said}");
+        }
+        // And what is said more often than it could be looked at.
+        let log = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+        let changed = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        for said in [log.as_slice(), changed] {
+            let needed = (0..1_000).filter(|_| inbox.receive(said, None) == Receipt::Message).count();
+            assert!((1..=OUTSIDE_PER_SECOND_MAX as usize).contains(&needed), "{needed}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! tools is made safe to show first. Nothing here decides whether a call may run: the gate did. But what no person
 //! has looked at is not offered to the gate.
 
+mod asides;
 mod catalog;
 mod clean;
 mod connection;

@@ -4,7 +4,6 @@ use crate::connection::{LinkError, RequestError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use portcullis_wire::Revision;
-use std::sync::Arc;
 
 /// The longest message that a server may send.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -68,15 +67,6 @@ pub(crate) trait Link: Send + Sync {
     fn hears_giving_up(&self) -> bool {
         false
     }
-}
-
-/// Sends a message that nobody waits for, at once where that is possible: what is said first is to be heard first.
-pub(crate) fn send_soon(link: Arc<dyn Link>, method: Option<&'static str>, bytes: Bytes) {
-    let Ok(Some(left)) = link.take(Outgoing::aside(method, bytes)) else { return };
-    tokio::spawn(async move {
-        // A server that is gone needs to hear nothing.
-        let _ = link.send(left).await;
-    });
 }
 
 /// What shows a server who we are. What it says goes into the `Authorization` header.

@@ -1,12 +1,12 @@
 //! How fast a server is listened to that says nothing of use.
 //!
-//! Every server writes as fast as it is read. One that says what is no message, or more than a message may have, would take
-//! the processors from all others; read slowly, it waits like anybody who speaks to somebody slow.
+//! Every server writes as fast as it is read. One that says what is no message, what nobody waits for, or more than a message
+//! may have, would take the processors from all others; read slowly, it waits like anybody who speaks to somebody slow.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What one line costs that is no message.
+/// What one line or event costs that is no message, or one that nobody needed.
 pub(crate) const A_LINE: f64 = 1.0;
 /// What a megabyte costs of a line that is too long.
 pub(crate) const A_MEGABYTE: f64 = 320.0;

@@ -1,5 +1,6 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
+use crate::connection::RequestError;
 use crate::outside;
 use crate::own::Own;
 use crate::server::Server;
@@ -207,13 +208,20 @@ impl Provider for Upstream {
     fn task(&self, _: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
         Box::pin(async move {
             let server = self.of(&ask.client)?;
-            let connection = server.connected(&server.stop).await?;
+            let connection = server.connected(&server.stop, None).await?;
             let mut more = String::new();
             if !ask.answers.is_empty() {
                 let answers = Value::Object(ask.answers.into_iter().collect());
                 more = format!(r#""inputResponses":{answers}"#);
             }
             let answer = connection.about_task(ask.method, &ask.id, &more, server.spec.timeout).await;
+            match &answer {
+                Ok(_) if ask.method == "tasks/cancel" => server.uses.task_ended(&ask.id),
+                Ok(said) => server.uses.tasks_in(said),
+                // It knows of no such task any more.
+                Err(RequestError::Refused(_)) => server.uses.task_ended(&ask.id),
+                Err(_) => {}
+            }
             answer.map_err(|error| error.told(&server.spec.name))
         })
     }

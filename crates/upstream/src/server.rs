@@ -33,6 +33,10 @@ use tokio_util::sync::CancellationToken;
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 /// How long it waits for one that is started for it. As long as the greeting may take.
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server that left a call without an answer may take to answer anything at all: as long as a call may, within
+/// these. One that does one thing at a time gets that long to be done with what it does.
+const ASKED_AFTER_MIN: Duration = Duration::from_secs(1);
+const ASKED_AFTER_MAX: Duration = Duration::from_secs(10);
 /// How often a call is made again that the server has certainly not acted on.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -203,12 +207,17 @@ impl Server {
 
     /// Returns whether ending it now would take nothing away from anybody.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.uses.any() && self.parked.is_empty() && lock(&self.watched).is_empty()
+        !self.uses.any() && !self.uses.any_task() && self.parked.is_empty() && lock(&self.watched).is_empty()
     }
 
     /// Returns whether it is started when somebody needs it, so that whoever does has to wait that long.
     fn is_started_at_need(&self) -> bool {
-        self.client.is_some() || self.spec.is_lazy() || self.spec.idle_stop.is_some()
+        self.ends_unneeded() || self.spec.is_lazy()
+    }
+
+    /// Returns whether it is ended when nobody needs it.
+    fn ends_unneeded(&self) -> bool {
+        self.client.is_some() || self.spec.idle_stop.is_some()
     }
 
     /// Says whether it rests: it does not run, and what it offers is known and can be called.
@@ -444,26 +453,29 @@ impl Server {
         let (timeout, name) = (self.spec.timeout, self.spec.name.as_str());
         // Counted once for all attempts: whoever waits was promised one time, and not one for each.
         let mut began: Option<Instant> = None;
+        // In a box: every call makes room for it, and few have it.
+        let mut failed: Option<Box<RequestError>> = None;
         loop {
             let connection = match self.live.get() {
                 Some(connection) => connection,
                 // Elsewhere, because few calls wait for it and every call would make room for it.
-                None => {
-                    Box::pin(self.connected_before(&call.ctx.cancel, began.map(|at| at + timeout))).await?
-                }
+                None => Box::pin(self.connected_in_time(call, &mut began, &mut failed)).await?,
             };
-            if !connection.inbox.up_to_date(CONNECTED_WITHIN).await {
-                let message =
-                    format!("server `{}` changes what it offers and is not done yet", self.spec.name);
-                return Err(ToolError::unavailable(message).hint("try again in a minute"));
+            if !connection.inbox.is_up_to_date() {
+                Box::pin(self.up_to_date(&connection, &mut began)).await?;
             }
             // After every wait: the server may be another one by now, or trusted no longer.
             self.still_stands(call)?;
             let mut request = self.request(call)?;
-            request.timeout = timeout.saturating_sub(began.map_or(Duration::ZERO, |began| began.elapsed()));
+            request.timeout = self.left(began);
             began.get_or_insert_with(Instant::now);
             let error = match drive(&connection, &self.parked, call, request)?.run().await {
-                Ok(result) if result.get().starts_with('{') => return Ok(Output::Raw(result)),
+                Ok(result) if result.get().starts_with('{') => {
+                    if self.ends_unneeded() && connection.is_modern() {
+                        self.uses.tasks_in(&result);
+                    }
+                    return Ok(Output::Raw(result));
+                }
                 Ok(_) => {
                     let message = format!("server `{}` answered with what is no result", self.spec.name);
                     return Err(ToolError::new(ErrorKind::Upstream, message));
@@ -482,6 +494,7 @@ impl Server {
                 _ => false,
             };
             if !again || attempts >= ATTEMPTS_MAX {
+                self.learns_from(&error, &connection);
                 return Err(error.told(name));
             }
             attempts += 1;
@@ -489,31 +502,87 @@ impl Server {
             if self.live.give_up(&connection) {
                 self.again.notify_one();
             }
+            failed = Some(Box::new(error));
         }
     }
 
-    /// Returns the connection, if there is one in time.
-    async fn connected_before(
+    /// Returns how much is left of the time for a call.
+    fn left(&self, began: Option<Instant>) -> Duration {
+        self.spec.timeout.saturating_sub(began.map_or(Duration::ZERO, |began| began.elapsed()))
+    }
+
+    /// Looks what the end of a call says of the server.
+    fn learns_from(&self, error: &RequestError, connection: &Arc<Connection>) {
+        if let RequestError::Link(LinkError::NeedsAuth(why)) = error {
+            // Until somebody has logged in, or it is seen to do without.
+            self.status.send_if_modified(|status| {
+                let is_news = status.kind == StatusKind::Connected && !status.idle;
+                if is_news {
+                    (status.kind, status.reason) = (StatusKind::NeedsAuth, Some(why.clone()));
+                }
+                is_news
+            });
+        }
+        if !matches!(error, RequestError::Timeout(_)) {
+            return;
+        }
+        let (connection, stop) = (connection.clone(), self.stop.clone());
+        let within = self.spec.timeout.clamp(ASKED_AFTER_MIN, ASKED_AFTER_MAX);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = connection.is_asked_after(within) => {}
+                // Not held any longer than it is used.
+                () = connection.inbox.retired.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Returns the connection, if there is one in time: the wait is part of the call, but for a server that is started for it.
+    /// Otherwise says why there is none, or, where nothing is known of that, why the attempt before this one `failed`.
+    async fn connected_in_time(
+        &self,
+        call: &Call,
+        began: &mut Option<Instant>,
+        failed: &mut Option<Box<RequestError>>,
+    ) -> Result<Arc<Connection>, ToolError> {
+        let before = match began {
+            None if self.is_started_at_need() => None,
+            began => Some(*began.get_or_insert_with(Instant::now) + self.spec.timeout),
+        };
+        let connected = self.connected(&call.ctx.cancel, before).await;
+        connected.map_err(|error| match failed.take() {
+            Some(failed) if self.status.borrow().reason.is_none() => failed.told(&self.spec.name),
+            _ => error,
+        })
+    }
+
+    /// Waits until it is known what the server offers since it said that this changed, as long as the call may take.
+    async fn up_to_date(
+        &self,
+        connection: &Connection,
+        began: &mut Option<Instant>,
+    ) -> Result<(), ToolError> {
+        began.get_or_insert_with(Instant::now);
+        if connection.inbox.up_to_date(self.left(*began).min(CONNECTED_WITHIN)).await {
+            return Ok(());
+        }
+        let message = format!("server `{}` changes what it offers and is not done yet", self.spec.name);
+        Err(ToolError::unavailable(message).hint("try again in a minute"))
+    }
+
+    /// Returns the connection, or says why there is none. It is waited for as long as that is worth it, and not after `before`.
+    pub(crate) async fn connected(
         &self,
         cancel: &CancellationToken,
         before: Option<Instant>,
     ) -> Result<Arc<Connection>, ToolError> {
-        let connecting = self.connected(cancel);
-        match before {
-            None => connecting.await,
-            Some(before) => tokio::time::timeout_at(before, connecting)
-                .await
-                .map_err(|_| RequestError::Timeout(self.spec.timeout).told(&self.spec.name))?,
-        }
-    }
-
-    /// Returns the connection, or says why there is none.
-    pub(crate) async fn connected(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, ToolError> {
         if let Some(connection) = self.live.get() {
             return Ok(connection);
         }
         let (mut live, mut status, began) = (self.live.watch(), self.status.subscribe(), Instant::now());
         let failures = self.failures.load(Ordering::Acquire);
+        let until = |within: Duration| before.map_or(began + within, |before| before.min(began + within));
         loop {
             // Marked as seen before the look, so that whatever changes after it is told.
             live.borrow_and_update();
@@ -524,7 +593,7 @@ impl Server {
             let within = match kind {
                 // Nothing will come of waiting: a person has to log in first.
                 StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration => break,
-                StatusKind::Failed if self.is_hopeless(failures, began + CONNECTED_WITHIN) => break,
+                StatusKind::Failed if self.is_hopeless(failures, until(CONNECTED_WITHIN)) => break,
                 StatusKind::Failed | StatusKind::Disabled => CONNECTED_WITHIN,
                 _ if self.is_started_at_need() => STARTED_WITHIN,
                 StatusKind::Starting | StatusKind::Connected => CONNECTED_WITHIN,
@@ -534,12 +603,15 @@ impl Server {
                 changed = status.changed() => if changed.is_err() { break },
                 () = cancel.cancelled() => break,
                 () = self.stop.cancelled() => break,
-                () = tokio::time::sleep_until(began + within) => break,
+                () = tokio::time::sleep_until(until(within)) => break,
             }
         }
         let sentence = self.status.borrow().sentence();
-        Err(ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name))
-            .hint("it is tried again by itself; `portcullis mcp status` says more"))
+        let error = ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name));
+        Err(match self.stop.is_cancelled() {
+            true => error.hint("list again: it is no longer offered"),
+            false => error.hint("it is tried again by itself; `portcullis mcp status` says more"),
+        })
     }
 
     /// Says the call in the server's own names.

@@ -36,6 +36,8 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long the last words of a server that ended are waited for. Whatever it started may hold the pipe open.
 const LAST_WORDS_WITHIN: Duration = Duration::from_millis(250);
+/// How soon after its last word a process has ended that ends by itself. Part of the time above.
+const SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// The last lines of a server's standard error.
 #[derive(Clone, Default)]
@@ -63,17 +65,22 @@ impl StderrTail {
     }
 }
 
-/// All processes of servers that run, whosever they are, and whether they are to end because this process does.
+/// All processes of servers that run and sessions with others, whosever they are, and whether they are to end because this process does.
 static RUNNING: LazyLock<TaskTracker> = LazyLock::new(TaskTracker::new);
 static ENDING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::channel(false).0);
 
-/// Ends every server's process, and returns when none is left. Each gets the time that it has whenever it is ended; none
-/// is started meanwhile.
+/// Ends every server's process, and every session with one that is elsewhere, and returns when none is left. Each gets the time
+/// that it has whenever it is ended; none is started meanwhile.
 pub async fn end_processes() {
     ENDING.send_replace(true);
     RUNNING.close();
     RUNNING.wait().await;
     ENDING.send_replace(false);
+}
+
+/// Runs what is to be done before this process ends. It has to end soon after it was told to.
+pub(crate) fn see_out(work: impl Future<Output = ()> + Send + 'static) {
+    RUNNING.spawn(work);
 }
 
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.
@@ -156,14 +163,20 @@ impl Process {
         if let Some(group) = group {
             self.processes.began(group);
         }
-        let by_itself = tokio::select! {
+        let mut by_itself = tokio::select! {
             // Where it was the first to say nothing more, this is only what came of that.
-            () = end.cancelled() => inbox.closed.is_cancelled(),
+            () = end.cancelled() => inbox.closed.is_cancelled() && inbox.given_up_for().is_none(),
             () = told_to_end() => false,
             _ = self.child.wait() => true,
             () = poll_fn(|context| input.poll_rest(context)) => true,
         };
         inbox.close();
+        // Whether it ends or only says and hears nothing more has to be seen before its input is closed.
+        if by_itself && tokio::time::timeout(SEEN_WITHIN, self.child.wait()).await.is_err() {
+            by_itself = false;
+            self.stderr.push("[ended by the hub: it closed its output or its input, and went on]".to_owned());
+            self.stderr.open.send_replace(false);
+        }
         // The usual way to tell a server that it is over; then the less usual ones.
         input.close();
         match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
@@ -215,6 +228,7 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
         let cost = match line {
             Ok(Line::Text(text)) => match inbox.receive(&text, None) {
                 Receipt::Message => continue,
+                Receipt::Idle => A_LINE,
                 // What came in parts has taken its time.
                 Receipt::Noise => A_LINE + A_MEGABYTE * megabytes(text.len().min(LONG_BYTES)),
             },
@@ -241,7 +255,7 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
             Ok(Line::End) | Err(_) => break,
         };
         if patience.spend(cost).await {
-            tracing::warn!(target: "upstream", "A server says much that is no message; it is listened to more slowly.");
+            tracing::warn!(target: "upstream", "A server says much that nobody needs; it is listened to more slowly.");
         }
     }
     inbox.close();

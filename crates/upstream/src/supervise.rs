@@ -42,10 +42,17 @@ const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a server may take to say that it heard whom to tell of what.
 const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
+/// What each is called that should go wrong once, where it goes wrong again and again.
+const FORGETS: &str = "the server forgets every session at once";
+const ENDS_WHEN_PROBED: &str = "the server ends as soon as it is asked anything";
+const SPEAKS_OTHERWISE: &str = "the server speaks otherwise each time it is asked";
+const ENDED: &str = "the server ended";
+const BREAKS: &str = "every connection to the server breaks as soon as it is made";
+
 /// Why a connection ended, or never was.
 enum Ended {
-    /// Trying again at once is right: what went wrong will not go wrong again.
-    Again,
+    /// Trying again at once is right: what went wrong will not go wrong again. This is what it is called if it does.
+    Again(&'static str),
     /// Nobody needs it now.
     Idle,
     Why(StatusKind, String),
@@ -56,7 +63,7 @@ impl From<RequestError> for Ended {
         let kind = match &error {
             RequestError::Link(LinkError::NeedsAuth(_)) => StatusKind::NeedsAuth,
             RequestError::Link(LinkError::NeedsRegistration(_)) => StatusKind::NeedsClientRegistration,
-            RequestError::Link(LinkError::SessionLost) => return Ended::Again,
+            RequestError::Link(LinkError::SessionLost) => return Ended::Again(FORGETS),
             _ => StatusKind::Failed,
         };
         Ended::Why(kind, error.to_string())
@@ -95,11 +102,15 @@ pub(crate) async fn run(server: Arc<Server>) {
             // First: a server that was told to end has not failed.
             () = server.stop.cancelled() => break,
             () = stdio::told_to_end() => break,
+            // At whatever point: what hangs at its greeting is wanted anew most of all.
+            () = server.again.notified() => Ended::Again(BREAKS),
             ended = attempt(&server, stderr.clone()) => ended,
         };
         server.live.clear();
+        server.uses.forget_tasks();
         // Somebody who wants it anew, however often, is no sign of anything wrong.
-        if began.elapsed() >= GOOD_AFTER || server.was_wished() {
+        let is_wished = server.was_wished();
+        if is_wished || began.elapsed() >= GOOD_AFTER {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {
@@ -107,15 +118,19 @@ pub(crate) async fn run(server: Arc<Server>) {
                 (pause, at_once, rests) = (RETRY_FIRST, 0, true);
                 continue;
             }
-            Ended::Again if at_once >= AT_ONCE_MAX => {
-                at_once = 0;
-                Ended::Why(StatusKind::Failed, "the server forgets every session at once".to_owned())
-            }
+            Ended::Again(why) if at_once >= AT_ONCE_MAX => Ended::Why(StatusKind::Failed, why.to_owned()),
             ended => ended,
         };
-        at_once += 1;
         let Ended::Why(kind, reason) = ended else {
-            server.status.send_modify(|status| status.kind = StatusKind::Starting);
+            at_once += 1;
+            // One that has failed stays so until it is known better, or somebody wants to know.
+            server.status.send_if_modified(|status| {
+                let starts = is_wished || status.kind == StatusKind::Connected;
+                if starts {
+                    status.kind = StatusKind::Starting;
+                }
+                starts
+            });
             tokio::select! {
                 () = tokio::time::sleep(RETRY_FIRST) => {}
                 // Who found out said so too; that is one wish, not two.
@@ -124,6 +139,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             }
             continue;
         };
+        at_once = 0;
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
         let (reason, stderr) = (Some(reason), stderr.last_words().await);
         let retry_at = Instant::now() + jittered(pause);
@@ -167,17 +183,17 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     let ever = uses.ever();
     // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
     let facts = trust::facts(&server.spec).await;
-    let (connection, mut hears, greeting) = match connect(server, stderr).await {
+    let (connection, hears, greeting) = match connect(server, stderr).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
     };
+    let _over = Over(connection.inbox.clone());
     let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
     let all = BTreeSet::from(Listed::ALL);
     if let Err(error) = list(&connection, &greeting, &mut offer, &all).await {
-        return error.into();
+        return given_up(&connection).unwrap_or_else(|| error.into());
     }
-    let is_modern = connection.revision().is_some_and(|revision| revision.era() == Era::PerRequest);
-    if !is_modern && greeting.has("logging") {
+    if !connection.is_modern() && greeting.has("logging") {
         let level = r#""level":"debug""#.to_owned();
         // What each client wants to hear is its own to say; a server that refuses tells what it tells.
         let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
@@ -186,6 +202,41 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     if learns && !uses.any() && uses.ever() == ever {
         return Ended::Idle;
     }
+    tokio::select! {
+        biased;
+        // First, and whatever is being waited for: there is nothing more to come.
+        () = connection.inbox.retired.cancelled() => given_up(&connection).unwrap_or_else(|| {
+            let gone = connection.closed().is_cancelled();
+            if gone { Ended::Why(StatusKind::Failed, ENDED.to_owned()) } else { Ended::Again(FORGETS) }
+        }),
+        ended = keep(server, &connection, hears, &greeting, &facts, offer) => ended,
+    }
+}
+
+/// Whatever still waits for something on a connection that is no longer kept hears that nothing will come of it.
+struct Over(Arc<Inbox>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.retire();
+    }
+}
+
+/// Returns why a connection was given up, where that was for a reason of ours.
+fn given_up(connection: &Connection) -> Option<Ended> {
+    connection.inbox.given_up_for().map(|why| Ended::Why(StatusKind::Failed, why.to_owned()))
+}
+
+/// Keeps what is known of the server up to date, until nobody needs it or that cannot be done.
+async fn keep(
+    server: &Arc<Server>,
+    connection: &Arc<Connection>,
+    mut hears: mpsc::Receiver<Heard>,
+    greeting: &Greeting,
+    facts: &Identity,
+    mut offer: Offer,
+) -> Ended {
+    let (uses, is_modern) = (&server.uses, connection.is_modern());
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
     let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
     let mut told = BTreeSet::new();
@@ -195,17 +246,12 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     server.watch_changed.notify_one();
     loop {
         tokio::select! {
-            () = connection.inbox.retired.cancelled() => {
-                let gone = connection.closed().is_cancelled();
-                return if gone { Ended::Why(StatusKind::Failed, "the server ended".to_owned()) } else { Ended::Again };
-            }
-            () = server.again.notified() => return Ended::Again,
             () = server.watch_changed.notified() => {
                 let wanted = server.watched();
                 if is_modern {
-                    listening = listen(&connection, &greeting, &wanted);
+                    listening = listen(connection, greeting, &wanted);
                 } else {
-                    let said = subscribe(&connection, &mut told, wanted).await;
+                    let said = subscribe(connection, &mut told, wanted).await;
                     server.subscribed.send_replace(said);
                 }
             }
@@ -216,19 +262,19 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
                 }
                 idle = idle_from(server, if due { Instant::now() } else { uses.last() });
             }
-            listed = relist.due(&connection, &greeting, &offer) => {
+            listed = relist.due(connection, greeting, &offer) => {
                 if let Some(listed) = listed {
                     offer = listed;
-                    publish(server, &connection, &greeting, &facts, offer.clone());
+                    publish(server, connection, greeting, facts, offer.clone());
                 }
             }
             () = &mut listening => {
                 tokio::time::sleep(jittered(RETRY_FIRST)).await;
-                listening = listen(&connection, &greeting, &server.watched());
+                listening = listen(connection, greeting, &server.watched());
             }
             heard = hears.recv() => {
                 let Some(first) = heard else {
-                    return Ended::Why(StatusKind::Failed, "the server ended".to_owned());
+                    return Ended::Why(StatusKind::Failed, ENDED.to_owned());
                 };
                 let mut lists = BTreeSet::new();
                 take(&mut lists, server, first);
@@ -250,9 +296,9 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
                 relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
                 let said = connection.inbox.lists.borrow().said;
-                match list(&connection, &greeting, &mut offer, &lists).await {
+                match list(connection, greeting, &mut offer, &lists).await {
                     Ok(()) => {
-                        let changed = publish(server, &connection, &greeting, &facts, offer.clone());
+                        let changed = publish(server, connection, greeting, facts, offer.clone());
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
@@ -297,19 +343,28 @@ async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended
     };
     let link = link.map_err(failed)?;
     let connection = Arc::new(Connection::new(link, inbox));
-    let greeting = match greet(&connection, known.map(|known| known.era)).await {
+    let greeted = greet(&connection, known.map(|known| known.era)).await;
+    if greeted.is_err()
+        && let Some(ended) = given_up(&connection)
+    {
+        return Err(ended);
+    }
+    let greeting = match greeted {
         Ok(greeting) => greeting,
         Err(Unknown::EndedWhenProbed) => {
             server.remember(Some(Known { era: Era::Sessions, carrier: Carrier::Usual }));
-            return Err(Ended::Again);
+            return Err(Ended::Again(ENDS_WHEN_PROBED));
         }
         Err(Unknown::Failed(error)) => {
-            // What was known may be wrong by now.
-            server.remember(None);
-            // Then it is found out anew before anybody is told that it failed.
             let is_other =
                 matches!(error, RequestError::Refused(_) | RequestError::Link(LinkError::Unsuitable { .. }));
-            return Err(if known.is_some() && is_other { Ended::Again } else { error.into() });
+            // What was known may be wrong by now; but not because the server is away or slow.
+            if is_other || matches!(error, RequestError::Closed) {
+                server.remember(None);
+            }
+            // Then it is found out anew before anybody is told that it failed.
+            let again = known.is_some() && is_other;
+            return Err(if again { Ended::Again(SPEAKS_OTHERWISE) } else { error.into() });
         }
     };
     let carrier = connection.carrier();

@@ -1,11 +1,20 @@
 //! Whether anybody needs a server now, and since when nobody has.
 
 use crate::server::Server;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+/// How many tasks are remembered that clients ask after. A server with more of them is busy in any case.
+const TASKS_MAX: usize = 1_000;
+/// How long a task is believed to run, whatever its server says.
+const TASK_MAX: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) struct Uses {
     under_way: AtomicUsize,
@@ -16,6 +25,8 @@ pub(crate) struct Uses {
     left: AtomicBool,
     /// Whether its client ever came without a session. Then nobody can tell when it has gone.
     sessionless: AtomicBool,
+    /// The tasks that clients ask after themselves, and until when each is of any use.
+    tasks: Mutex<HashMap<String, Instant>>,
     /// Told when the first one comes, when the last one goes, and when the client has left.
     pub(crate) changed: Notify,
 }
@@ -28,6 +39,7 @@ impl Default for Uses {
             last: Mutex::new(Instant::now()),
             left: AtomicBool::new(false),
             sessionless: AtomicBool::new(false),
+            tasks: Mutex::default(),
             changed: Notify::new(),
         }
     }
@@ -62,6 +74,52 @@ impl Uses {
             }
             changed.await;
         }
+    }
+
+    /// Hears what a server answered a client that may ask after a task itself: one that has begun, or how one stands.
+    pub(crate) fn tasks_in(&self, answer: &RawValue) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Stands {
+            task_id: String,
+            #[serde(default)]
+            status: String,
+            ttl_ms: Option<f64>,
+        }
+        // Most results are only passed on, and need not be taken apart to see that.
+        if !answer.get().contains("\"taskId\"") {
+            return;
+        }
+        let Ok(task) = serde_json::from_str::<Stands>(answer.get()) else { return };
+        if matches!(&*task.status, "completed" | "failed" | "cancelled") {
+            return self.task_ended(&task.task_id);
+        }
+        let ttl = task.ttl_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
+        let mut tasks = self.tasks();
+        if tasks.len() < TASKS_MAX {
+            let until = Instant::now() + ttl.unwrap_or(TASK_MAX).min(TASK_MAX);
+            tasks.entry(task.task_id).or_insert(until);
+        }
+    }
+
+    pub(crate) fn task_ended(&self, id: &str) {
+        self.tasks().remove(id);
+    }
+
+    /// Forgets all tasks: the server that ran them is gone.
+    pub(crate) fn forget_tasks(&self) {
+        self.tasks().clear();
+    }
+
+    /// Returns whether a task runs that somebody may still ask after.
+    pub(crate) fn any_task(&self) -> bool {
+        let mut tasks = self.tasks();
+        tasks.retain(|_, until| *until > Instant::now());
+        !tasks.is_empty()
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hears that the client came without a session.
@@ -111,5 +169,35 @@ impl Drop for Use {
         if uses.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
             uses.changed.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(uses: &Uses, answer: &str) -> bool {
+        uses.tasks_in(&RawValue::from_string(answer.to_owned()).unwrap());
+        uses.any_task()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_a_use_until_it_has_ended_or_its_time_is_over() {
+        let uses = Uses::default();
+        assert!(!says(&uses, r#"{"content":[]}"#));
+        let begun = r#"{"resultType":"task","taskId":"1","status":"working","ttlMs":60000}"#;
+        assert!(says(&uses, begun));
+        assert!(says(&uses, r#"{"taskId":"1","status":"input_required","ttlMs":60000}"#));
+        assert!(!says(&uses, r#"{"taskId":"1","status":"completed","ttlMs":60000,"result":{}}"#));
+        assert!(says(&uses, begun));
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(!uses.any_task());
+        // For ever is not for ever.
+        assert!(says(&uses, r#"{"taskId":"2","status":"working","ttlMs":null}"#));
+        tokio::time::advance(TASK_MAX).await;
+        assert!(!uses.any_task());
+        assert!(says(&uses, begun));
+        uses.forget_tasks();
+        assert!(!uses.any_task());
     }
 }

@@ -1,7 +1,7 @@
 //! Newline-delimited frames, with a bound on what one line may cost.
 
 use crate::room::{LARGE_BYTES, Room};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much is read at once, and how much of a line that is too long is kept in memory.
@@ -10,6 +10,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 pub const LONG_BYTES: usize = 2 * 1024 * 1024;
 /// How much of a long line, or of one that is too long, is read before the reader is told.
 pub const PART_BYTES: usize = 32 * 1024;
+
+/// What some programs put before all that they write.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct LineReader<R> {
     told: usize,
     line_bytes_max: usize,
     skipped: Option<Skipped>,
+    /// No line was read yet, so that a byte order mark may come.
+    is_fresh: bool,
 }
 
 /// What was thrown away of a line that has not ended.
@@ -54,7 +59,7 @@ struct Skipped {
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
         let (buffer, large, skipped) = (BytesMut::new(), None, None);
-        LineReader { from, buffer, large, searched: 0, told: 0, line_bytes_max, skipped }
+        LineReader { from, buffer, large, searched: 0, told: 0, line_bytes_max, skipped, is_fresh: true }
     }
 
     /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
@@ -99,7 +104,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.large.as_ref().map_or(&self.buffer[..], AsRef::as_ref)
     }
 
-    fn judged(&self, line: Bytes) -> Line {
+    fn judged(&mut self, mut line: Bytes) -> Line {
+        if std::mem::take(&mut self.is_fresh) && line.starts_with(BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
         if line.len() > self.line_bytes_max {
             Line::TooLong { bytes: line.len() as u64 }
         } else if line.iter().all(u8::is_ascii_whitespace) {
@@ -232,6 +240,13 @@ mod tests {
     #[tokio::test]
     async fn lines_end_with_either_ending_and_blank_ones_are_skipped() {
         assert_eq!(lines(b"a\n\r\n  \nb\r\nc", 10).await, [text("a"), text("b"), text("c"), Line::End]);
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_is_no_part_of_the_first_line_and_of_every_other() {
+        let marked = "\u{feff}a\n\u{feff}b\n".as_bytes();
+        assert_eq!(lines(marked, 10).await, [text("a"), text("\u{feff}b"), Line::End]);
+        assert_eq!(lines("\u{feff}\r\na".as_bytes(), 10).await, [text("a"), Line::End]);
     }
 
     #[tokio::test]

@@ -1,12 +1,11 @@
 //! What a server of the older era says by itself: one stream that stays open.
 
-use super::stream::{Ended, LAST_EVENT, Mark, RETRY, RETRY_MAX, events_of_messages};
+use super::stream::{Ended, LAST_EVENT, Mark, RETRY, RETRY_MAX, RETRY_MIN, events_of_messages};
 use super::{Kind, Way, kind};
 use crate::connection::{LinkError, RequestError};
 use portcullis_egress::own::Method;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// How often a server may not be reached before it counts as gone.
 const UNREACHED_MAX: u32 = 3;
@@ -17,6 +16,8 @@ enum Heard {
     Stream(usize),
     /// There is no such stream, and there will be none.
     Nothing,
+    /// The server is there, but this it cannot do now.
+    NotNow,
     Unreached,
 }
 
@@ -45,7 +46,9 @@ impl Way {
                     (opened, unreached) = (true, 0);
                     empty = if events > 0 { 0 } else { empty + 1 };
                 }
-                Heard::Unreached => {
+                // Never heard, it is missed by nobody: what else the server does it may do well.
+                Heard::NotNow if !opened => empty += 1,
+                Heard::NotNow | Heard::Unreached => {
                     unreached += 1;
                     if unreached >= UNREACHED_MAX {
                         // What is under way on other connections may still end well.
@@ -54,9 +57,9 @@ impl Way {
                     }
                 }
             }
-            // A server that only ever hangs up is asked less and less often.
+            // A server that only ever hangs up or refuses is asked less and less often.
             let longer = RETRY * 2_u32.saturating_pow(empty.min(10)).saturating_sub(1);
-            tokio::time::sleep((mark.retry + longer).clamp(Duration::from_millis(100), RETRY_MAX)).await;
+            tokio::time::sleep((mark.retry + longer).clamp(RETRY_MIN, RETRY_MAX)).await;
         }
     }
 
@@ -65,6 +68,7 @@ impl Way {
         headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
         let reply = match self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await {
             Ok(reply) => reply,
+            Err(RequestError::Link(LinkError::Failed { sent: true, .. })) => return Heard::NotNow,
             Err(RequestError::Link(LinkError::Failed { .. })) => return Heard::Unreached,
             Err(_) => return Heard::Nothing,
         };
@@ -75,13 +79,13 @@ impl Way {
                 let _ = self.refused(reply, None).await;
                 return Heard::Nothing;
             }
-            500.. => return Heard::Unreached,
-            // Usually 405: the server says nothing by itself.
+            500 | 502.. => return Heard::NotNow,
+            // Usually 405, or 501: the server says nothing by itself.
             _ => return Heard::Nothing,
         }
         match self.read(reply, events_of_messages(), mark, None).await {
             Ended::Over { events, .. } => Heard::Stream(events),
-            Ended::Answered => Heard::Stream(1),
+            Ended::Answered | Ended::Older => Heard::Stream(1),
             Ended::Unusable(why) => {
                 tracing::warn!(target: "upstream", %why, "What a server says by itself is not listened to any more.");
                 Heard::Nothing

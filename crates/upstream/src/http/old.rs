@@ -1,6 +1,6 @@
 //! HTTP+SSE, as of 2024-11-05: a stream is opened first, names the address for messages, and carries every answer.
 
-use super::stream::{Ended, Mark, events_of_messages};
+use super::stream::{ENDPOINT, Ended, Mark, events_of_messages};
 use super::{Kind, TAKEN_BYTES_MAX, Way, kind};
 use crate::connection::{LinkError, RequestError};
 use crate::link::Outgoing;
@@ -45,7 +45,7 @@ impl Way {
         while let Some(piece) = reply.piece().await.map_err(super::exchange::failed)? {
             reader.feed(&piece);
             while let Some(event) = reader.event().map_err(|error| failed(error.to_string()))? {
-                if event.name.as_deref() != Some("endpoint") {
+                if event.name.as_deref() != Some(ENDPOINT) {
                     continue;
                 }
                 let said = String::from_utf8_lossy(&event.data).trim().to_owned();

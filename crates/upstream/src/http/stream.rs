@@ -2,7 +2,9 @@
 
 use super::{Kind, Way, finish, kind};
 use crate::connection::{LinkError, RequestError};
+use crate::inbox::Receipt;
 use crate::link::MESSAGE_BYTES_MAX;
+use crate::patience::{A_LINE, Patience};
 use portcullis_egress::header::{HeaderName, HeaderValue};
 use portcullis_egress::own::{Method, Reply};
 use portcullis_wire::Era;
@@ -12,8 +14,11 @@ use std::time::Duration;
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// How long to wait before a stream is taken up again, where the server does not say.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
-/// A server that wants more time than this does not get it.
+/// Nobody is asked more often than this, nor does a server that wants more time than that get it.
+pub(super) const RETRY_MIN: Duration = Duration::from_millis(100);
 pub(super) const RETRY_MAX: Duration = Duration::from_secs(30);
+/// The event that names the address for messages, the older way.
+pub(super) const ENDPOINT: &str = "endpoint";
 /// How often a stream is taken up again on which nothing comes.
 const RESUMED_MAX: usize = 10;
 
@@ -37,6 +42,8 @@ pub(super) enum Ended {
     Over { events: usize, why: Option<String> },
     /// What came cannot be used, and would not be better next time.
     Unusable(String),
+    /// It names the address for messages: this is the stream of the older way, whatever it was to answer.
+    Older,
 }
 
 impl Way {
@@ -48,6 +55,10 @@ impl Way {
             let (events, why) = match self.read(reply, events_of_messages(), &mut mark, Some(id)).await {
                 Ended::Answered => return Ok(()),
                 Ended::Unusable(why) => return Err(failed(why)),
+                Ended::Older => {
+                    let why = "the server opened a stream of HTTP+SSE".to_owned();
+                    return Err(RequestError::Link(LinkError::Unsuitable { status: 200, why }));
+                }
                 Ended::Over { events, why } => (events, why),
             };
             let is_meant = why.is_none();
@@ -62,13 +73,33 @@ impl Way {
                 // The server would rather be asked again than keep a stream open; so may the client be.
                 self.inbox.lets_go(id);
             }
-            tokio::time::sleep(mark.retry).await;
+            reply = self.resumed(&mark, &mut silent).await?;
+        }
+    }
+
+    /// Opens the stream again where it broke off. The server has the request already, so whatever happens here, it may
+    /// have acted on it.
+    async fn resumed(&self, mark: &Mark, silent: &mut usize) -> Result<Reply, RequestError> {
+        let failed = |why: String| RequestError::Link(LinkError::Failed { why, sent: true });
+        loop {
+            tokio::time::sleep(mark.retry.max(RETRY_MIN)).await;
             let mut headers = self.headers(None).into_owned();
             headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
-            reply = self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await?;
-            if reply.status != 200 || !matches!(kind(&reply), Kind::Events) {
-                let status = reply.status;
-                return Err(failed(format!("the server broke off and does not go on (status {status})")));
+            let why = match self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await {
+                Ok(reply) if reply.status == 200 && matches!(kind(&reply), Kind::Events) => return Ok(reply),
+                // As one says in whose place the server is not there yet.
+                Ok(reply) if matches!(reply.status, 502..=504) => format!("status {}", reply.status),
+                Ok(reply) => {
+                    let status = reply.status;
+                    return Err(failed(format!("the server broke off and does not go on (status {status})")));
+                }
+                Err(RequestError::Link(LinkError::Failed { why, .. })) => why,
+                Err(RequestError::Link(LinkError::Unsuitable { why, .. })) => return Err(failed(why)),
+                Err(other) => return Err(other),
+            };
+            *silent += 1;
+            if *silent > RESUMED_MAX {
+                return Err(failed(format!("the server broke off and cannot be reached again: {why}")));
             }
         }
     }
@@ -81,7 +112,7 @@ impl Way {
         mark: &mut Mark,
         about: Option<u64>,
     ) -> Ended {
-        let mut events = 0;
+        let (mut events, mut patience) = (0, None);
         loop {
             loop {
                 let event = match reader.event() {
@@ -90,18 +121,30 @@ impl Way {
                     Err(error) => return Ended::Unusable(error.to_string()),
                 };
                 events += 1;
+                // Before anything is agreed: afterwards it is no more than an event of a name that nobody knows.
+                if about.is_some() && self.revision.get().is_none() && event.name.as_deref() == Some(ENDPOINT)
+                {
+                    return Ended::Older;
+                }
                 if let Some(id) = event.id {
                     mark.last = HeaderValue::from_str(&id).ok().filter(|id| !id.is_empty());
                 }
                 if let Some(ms) = event.retry_ms {
                     mark.retry = Duration::from_millis(ms).min(RETRY_MAX);
                 }
-                if !event.data.is_empty() {
-                    self.inbox.receive(&event.data, about);
-                }
+                let receipt = match event.data.is_empty() {
+                    true => Receipt::Message,
+                    false => self.inbox.receive(&event.data, about),
+                };
                 if about.is_some_and(|id| !self.inbox.awaits(id)) {
                     finish(reply);
                     return Ended::Answered;
+                }
+                if receipt != Receipt::Message
+                    && patience.get_or_insert_with(Patience::new).spend(A_LINE).await
+                {
+                    tracing::warn!(target: "upstream",
+                        "A server says much that nobody needs; it is listened to more slowly.");
                 }
             }
             let piece = match reply.piece().await {

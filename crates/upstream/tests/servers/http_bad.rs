@@ -2,8 +2,8 @@
 
 use crate::support::{World, reads, spec};
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
-use portcullis_testkit::wait::within;
-use portcullis_upstream::{ServerSpec, StatusKind};
+use portcullis_testkit::wait::{until, within};
+use portcullis_upstream::{HeaderSpec, ServerSpec, StatusKind, TransportSpec, Values};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +11,18 @@ use std::time::Duration;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// A server that is usual but for calls of tools.
+/// A server that is usual but for calls of tools, and knows what a `ping` is.
 async fn calls(does: impl Fn(&Seen) -> Does + Send + Sync + 'static) -> Misbehaving {
-    Misbehaving::open(move |seen| if seen.asks() == "tools/call" { does(seen) } else { seen.usual() })
-        .await
-        .unwrap()
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "tools/call" => does(seen),
+        "ping" => seen.result(json!({})),
+        _ => seen.usual(),
+    });
+    server.await.unwrap()
+}
+
+fn times(server: &Misbehaving, asks: &str) -> usize {
+    server.seen().iter().filter(|seen| seen.asks() == asks).count()
 }
 
 fn hasty(url: &str) -> ServerSpec {
@@ -31,9 +38,145 @@ async fn a_call_ends_in_time_whatever_the_server_leaves_open() {
         let world = World::connected(hasty(&server.url())).await;
         let said = within("the call ends", world.call("up_echo")).await;
         assert!(said.contains("timeout") || said.contains("no answer") || said.contains("300"), "{said}");
-        // Nobody else notices.
+        // Nobody else notices, and the server is asked whether it is still there.
+        until("it was asked", async || (times(&server, "ping") == 1).then_some(())).await;
         assert_eq!(world.upstream.status().kind, StatusKind::Connected);
+        within("the next call ends", world.call("up_echo")).await;
+        assert_eq!(times(&server, "initialize"), 1);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_any_more_is_given_up() {
+    let server = Misbehaving::open(|seen| match seen.asks() {
+        "tools/call" | "ping" => Does::Hangs(Vec::new()),
+        _ => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(hasty(&server.url())).await;
+    within("the call ends", world.call("up_echo")).await;
+    assert_eq!(world.status(StatusKind::Failed).await.reason.as_deref(), Some("it does not answer"));
+    world.status(StatusKind::Connected).await;
+}
+
+/// The server has acted by then; who cannot ask for the rest of the answer must not ask for all of it again.
+#[tokio::test]
+async fn a_call_is_made_once_though_its_answer_broke_off_and_cannot_be_taken_up_at_once() {
+    let acted = Arc::new(AtomicUsize::new(0));
+    let acting = acted.clone();
+    let server = Misbehaving::open(move |seen| {
+        match (seen.method.as_str(), seen.asks(), seen.header("last-event-id")) {
+            ("POST", "tools/call", _) => {
+                acting.fetch_add(1, Ordering::Relaxed);
+                let id = &seen.body["id"];
+                Does::Closes(events(&[], &format!("id: a-{id}\nretry: 20\ndata: \n\n")))
+            }
+            ("GET", _, Some(last)) => {
+                let id: u64 = last.strip_prefix("a-").unwrap().parse().unwrap();
+                let result = json!({ "content": [{ "type": "text", "text": "late" }] });
+                let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+                Does::Closes(events(&[], &format!("data: {answer}\n\n")))
+            }
+            _ => seen.usual(),
+        }
+    });
+    let server = server.await.unwrap();
+    // Twice the way to the server is barred, before anything could be sent; and later for good.
+    for (barred, expected) in [(2, "late"), (usize::MAX, "whether the call was carried out is not known")] {
+        acted.store(0, Ordering::Relaxed);
+        let (acted, refused) = (acted.clone(), AtomicUsize::new(0));
+        let is_barred =
+            move || acted.load(Ordering::Relaxed) > 0 && refused.fetch_add(1, Ordering::Relaxed) < barred;
+        let values = Values(Arc::new(move |written: &str| match is_barred() {
+            true => Err("not now".to_owned()),
+            false => Ok(written.to_owned()),
+        }));
+        let mut spec = spec(&server.url());
+        let TransportSpec::Http(http) = &mut spec.transport else { unreachable!() };
+        http.headers = vec![HeaderSpec { name: "x-key".parse().unwrap(), written: "key".to_owned(), values }];
+        let before = times(&server, "tools/call");
+        let said = within("the call", World::connected(spec).await.call("up_echo")).await;
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(times(&server, "tools/call") - before, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_stream_of_its_own_stays_connected() {
+    let refusing = |status| {
+        Misbehaving::open(move |seen| match seen.method.as_str() {
+            "GET" => Does::Answer(answer(status, &[], "")),
+            _ => seen.usual(),
+        })
+    };
+    let (never, fails) = (refusing(501).await.unwrap(), refusing(500).await.unwrap());
+    let worlds = [World::connected(spec(&never.url())).await, World::connected(spec(&fails.url())).await];
+    let gets = |server: &Misbehaving| server.seen().iter().filter(|seen| seen.method == "GET").count();
+    until("one is asked again", async || (gets(&fails) > 3).then_some(())).await;
+    for (world, server) in worlds.iter().zip([&never, &fails]) {
+        assert_eq!(world.upstream.status().kind, StatusKind::Connected);
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+        assert_eq!(times(server, "initialize"), 1);
+    }
+    assert_eq!(gets(&never), 1, "what it cannot do is not asked for again");
+}
+
+#[tokio::test]
+async fn a_server_that_has_no_answer_to_the_newer_era_is_asked_for_the_older() {
+    for said in [events(&[], ""), Vec::new(), b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n".to_vec()] {
+        let server = Misbehaving::open(move |seen| match seen.asks() {
+            "server/discover" => Does::Closes(said.clone()),
+            _ => seen.usual(),
+        });
+        let server = server.await.unwrap();
+        let world = World::connected(spec(&server.url())).await;
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_at_its_greeting_is_greeted_anew_when_that_is_wanted() {
+    for hangs in ["initialize", "tools/list"] {
+        let server = Misbehaving::open(move |seen| match seen.asks() {
+            asks if asks == hangs => Does::Hangs(Vec::new()),
+            _ => seen.usual(),
+        });
+        let server = server.await.unwrap();
+        let world = World::new(spec(&server.url())).await;
+        for count in 1..4 {
+            until("it is greeted", async || (times(&server, hangs) == count).then_some(())).await;
+            world.upstream.again();
+        }
+    }
+}
+
+/// A server that keeps no connection open, so that it is away when its socket is.
+fn at_socket(path: &std::path::Path) -> Misbehaving {
+    let server = Misbehaving::open_unix(path, |seen| match seen.usual() {
+        Does::Answer(bytes) => Does::Closes(bytes),
+        other => other,
+    });
+    server.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_is_away_ends_in_time_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("up.sock");
+    let first = at_socket(&path);
+    let world = World::connected(hasty(&format!("unix:{}:/mcp", path.display()))).await;
+    assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        let said = within("the call ends", world.call("up_echo")).await;
+        assert!(said.contains("No such file") && !said.contains("no answer within"), "{said}");
+    }
+    world.status(StatusKind::Failed).await;
+    // And what it speaks is remembered.
+    let second = at_socket(&path);
+    world.upstream.again();
+    world.status(StatusKind::Connected).await;
+    assert_eq!((times(&first, "server/discover"), times(&second, "server/discover")), (1, 0));
 }
 
 #[tokio::test]
@@ -148,6 +291,26 @@ async fn both_ways_are_told_where_neither_works() {
     assert!(reason.contains("404 Not Found") && reason.contains("405 Method Not Allowed"), "{reason}");
 }
 
+/// Some open their stream whatever the method.
+#[tokio::test]
+async fn a_server_of_the_older_way_that_takes_a_message_for_a_visit_is_found() {
+    let (says, _) = tokio::sync::broadcast::channel(64);
+    let server = Misbehaving::open(move |seen| match seen.path.as_str() {
+        "/messages" => {
+            if let Does::Answer(answer) = seen.usual() {
+                let text = String::from_utf8(answer).unwrap();
+                let body = text.split_once("\r\n\r\n").unwrap().1;
+                let _ = says.send(format!("data: {body}\n\n").into_bytes());
+            }
+            Does::Answer(answer(202, &[], ""))
+        }
+        _ => Does::Tells { head: events(&[], "event: endpoint\ndata: /messages\n\n"), says: says.clone() },
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+}
+
 /// Pages, faults and redirects: what frameworks answer where a way is not known.
 #[tokio::test]
 async fn a_server_of_the_older_way_is_found_whatever_it_answers_to_the_newer() {
@@ -239,6 +402,18 @@ async fn a_server_that_asks_who_we_are_needs_auth() {
     assert!(reason.contains("401") && reason.contains("realm"), "{reason}");
     // Neither the older way nor the older era is asked for: they would be told the same.
     assert!(server.seen().iter().all(|seen| seen.asks() == "server/discover"));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_only_now_who_we_are_needs_auth_from_now_on() {
+    let server = calls(|_| Does::Answer(answer(401, &[], "the token has expired"))).await;
+    let world = World::connected(spec(&server.url())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("(401): the token has expired"), "{said}");
+    let reason = world.status(StatusKind::NeedsAuth).await.reason.unwrap();
+    assert!(reason.contains("the token has expired"), "{reason}");
+    world.upstream.again();
+    world.status(StatusKind::Connected).await;
 }
 
 #[tokio::test]

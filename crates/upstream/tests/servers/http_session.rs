@@ -25,6 +25,15 @@ fn good(seen: &Seen, session: usize) -> Does {
 }
 
 #[tokio::test]
+async fn a_server_hears_that_the_hub_ends() {
+    let server = Misbehaving::open(|seen| good(seen, 1)).await.unwrap();
+    let _world = World::connected(spec(&server.url())).await;
+    within("all has ended", portcullis_upstream::end_processes()).await;
+    let ended = server.seen().into_iter().find(|seen| seen.method == "DELETE").unwrap();
+    assert_eq!(ended.header("mcp-session-id"), Some("s-1"));
+}
+
+#[tokio::test]
 async fn a_session_that_is_over_is_found_out_whatever_words_say_so() {
     for (status, body) in [
         (400, r#"{"error":"invalid_session"}"#),

@@ -8,4 +8,5 @@ mod http_session;
 mod http_weak;
 mod known;
 mod lists;
+mod stdio_bad;
 mod support;

@@ -11,11 +11,12 @@ use std::net::SocketAddr;
 pub(crate) fn spec(url: &str) -> ServerSpec {
     let http =
         HttpSpec { place: url.parse().unwrap(), headers: Vec::new(), oauth: None, extra_roots: Vec::new() };
-    ServerSpec {
-        prefix: "up_".to_owned(),
-        effects: Vec::new(),
-        ..taken_as_it_is("up", TransportSpec::Http(http))
-    }
+    prefixed(TransportSpec::Http(http))
+}
+
+/// A server whose tools may do anything.
+pub(crate) fn prefixed(transport: TransportSpec) -> ServerSpec {
+    ServerSpec { prefix: "up_".to_owned(), effects: Vec::new(), ..taken_as_it_is("up", transport) }
 }
 
 /// The same, with tools that only look.

@@ -1,5 +1,6 @@
 //! Reading of server-sent events, as they come in pieces.
 
+use crate::frame::BYTE_ORDER_MARK;
 use bytes::{Buf, BytesMut};
 
 /// One event. One without data may still say how to come back.
@@ -35,6 +36,8 @@ pub struct EventReader {
     begun: bool,
     data_lines: usize,
     bytes_max: usize,
+    /// Nothing of the stream was read yet, so that a byte order mark may come.
+    is_fresh: bool,
 }
 
 impl EventReader {
@@ -47,6 +50,7 @@ impl EventReader {
             begun: false,
             data_lines: 0,
             bytes_max,
+            is_fresh: true,
         }
     }
 
@@ -72,7 +76,10 @@ impl EventReader {
             };
             let at = self.searched + at;
             self.searched = 0;
-            let line = self.buffer.split_to(at);
+            let mut line = self.buffer.split_to(at);
+            if std::mem::take(&mut self.is_fresh) && line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
+            }
             self.after_return = self.buffer.first() == Some(&b'\r');
             self.buffer.advance(1);
             if line.is_empty() {
@@ -138,6 +145,22 @@ mod tests {
         for size in 1..=input.len() {
             let events = read(input, size, 100).unwrap();
             assert_eq!(events, [primed.clone(), named.clone(), plain.clone()], "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_event_and_of_no_other() {
+        for (input, expected) in [
+            ("\u{feff}data: x\n\ndata: y\n\n", vec!["x", "y"]),
+            ("data: x\n\n\u{feff}data: y\n\n", vec!["x"]),
+            ("\u{feff}\u{feff}data: x\n\ndata: y\n\n", vec!["y"]),
+            ("\u{feff}\ndata: x\n\n", vec!["x"]),
+        ] {
+            for size in 1..=input.len() {
+                let events = read(input.as_bytes(), size, 100).unwrap();
+                let data: Vec<_> = events.iter().map(|event| str::from_utf8(&event.data).unwrap()).collect();
+                assert_eq!(data, expected, "{input:?} in pieces of {size}");
+            }
         }
     }
 

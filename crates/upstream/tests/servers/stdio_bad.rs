@@ -1,0 +1,129 @@
+//! Programs that do not behave: each costs itself, and nobody else.
+
+use crate::support::{World, prefixed};
+use portcullis_testkit::wait::{PATIENCE, until, within};
+use portcullis_upstream::{Processes, Program, ServerSpec, StatusKind, StdioSpec, TransportSpec, Values};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A server of one tool, but for what it does when that is called. Each start adds its number to a file.
+const USUAL: &str = r#"
+echo $$ >> "$1"
+say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}
+  case $line in
+    *'"server/discover"'*) say '"error":{"code":-32601,"message":"what?"}';;
+    *'"initialize"'*) say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}';;
+    *'"tools/list"'*) say '"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}';;
+    *'"tools/call"'*) CALLED;;
+  esac
+done
+"#;
+
+fn program(script: &str, folder: &Path) -> ServerSpec {
+    let starts = folder.join("starts").display().to_string();
+    let spec = StdioSpec {
+        program: Program(Arc::new(|| Ok("/bin/sh".into()))),
+        args: vec!["-c".to_owned(), script.to_owned(), "server".to_owned(), starts],
+        cwd: None,
+        env: Vec::new(),
+        values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
+        processes: Arc::new(Processes::new().unwrap()),
+    };
+    let timeout = Duration::from_millis(300);
+    ServerSpec { timeout, ..prefixed(TransportSpec::Stdio(spec)) }
+}
+
+fn starts(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("starts")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // One that is dead and not yet collected is dead.
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+const DEAF: &str = "while :; do sleep 1; done";
+
+#[tokio::test]
+async fn a_server_that_hears_nothing_any_more_ends_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::connected(program(&USUAL.replace("CALLED", DEAF), folder.path())).await;
+    let mut client = world.client().await;
+    // More than its input and all that may wait for it hold.
+    for _ in 0..4 {
+        let arguments = serde_json::json!({ "text": "x".repeat(500_000) });
+        within("the call ends", client.call("up_echo", arguments)).await;
+    }
+    world.upstream.stop();
+    until("no process is left", async || starts(folder.path()).iter().all(|pid| !lives(pid)).then_some(()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_server_that_stopped_answering_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::connected(program(&USUAL.replace("CALLED", DEAF), folder.path())).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("no answer within 300 ms"), "{said}");
+    let status = world.status(StatusKind::Failed).await;
+    assert_eq!(status.reason.as_deref(), Some("it does not answer"));
+    world.status(StatusKind::Connected).await;
+    assert_eq!(starts(folder.path()).len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_and_takes_no_answer_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    // As many as the pipe takes, each with a name that comes back; nothing is ever read.
+    let asks = "pad=$(printf '%0200d' 0); while :; do \
+                printf '{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"method\":\"x\"}\\n' \"$pad\"; done";
+    let spec = program(&USUAL.replace("CALLED", asks), folder.path());
+    let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+    world.call("up_echo").await;
+    let status = world.status(StatusKind::Failed).await;
+    assert_eq!(status.reason.as_deref(), Some("it asks and does not take the answers"));
+    let first = starts(folder.path()).remove(0);
+    until("it is gone", async || (!lives(&first)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_has_its_own_reason_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let world =
+        World::new(program(r#"echo $$ >> "$1"; echo "boom: no licence" >&2; exit 7"#, folder.path())).await;
+    world.status(StatusKind::Failed).await;
+    let mut stood = world.upstream.watch();
+    within("it was tried often", async {
+        while starts(folder.path()).len() < 9 {
+            let status = stood.borrow_and_update().clone();
+            assert_eq!(status.kind, StatusKind::Failed);
+            assert_eq!(status.reason.as_deref(), Some("the connection to the server ended"));
+            assert!(status.stderr.contains(&"boom: no licence".to_owned()), "{:?}", status.stderr);
+            stood.changed().await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_closes_its_output_and_goes_on_is_not_told_as_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let closes = "exec >&-; while read -r line; do :; done";
+    let world = World::connected(program(&USUAL.replace("CALLED", closes), folder.path())).await;
+    world.call("up_echo").await;
+    let status = world.status(StatusKind::Failed).await;
+    assert!(status.stderr.iter().any(|line| line.contains("it closed its output")), "{:?}", status.stderr);
+    assert!(status.stderr.iter().all(|line| !line.contains("exit status")), "{:?}", status.stderr);
+}
+
+#[tokio::test]
+async fn a_mark_before_the_first_line_is_no_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let marked = format!("printf '\\357\\273\\277'{USUAL}");
+    World::connected(program(&marked.replace("CALLED", "say '\"result\":{}'"), folder.path())).await;
+}
