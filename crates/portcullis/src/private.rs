@@ -61,7 +61,7 @@ fn is_password(key: &str, value: &str) -> bool {
     value.len() >= NUMBER_CHARS_MIN && is_number(value) && PASSWORD_ENDS.iter().any(|end| key.ends_with(end))
 }
 
-/// Returns whether a text holds a password by the way: an address with one, or what a program connects with.
+/// Returns whether a text holds a password by the way: an address with one, what a program connects with, or a header.
 fn has_password(text: &str) -> bool {
     let in_address = text.split_once("://").is_some_and(|(_, rest)| {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -73,7 +73,11 @@ fn has_password(text: &str) -> bool {
             CONNECTION_KEYS.iter().any(|known| known.eq_ignore_ascii_case(key.trim())) && is_given(value)
         })
     });
-    in_address || in_settings
+    // The other schemes are ordinary words too.
+    let in_header = text.split_once(' ').is_some_and(|(scheme, token)| {
+        scheme.eq_ignore_ascii_case("Bearer") && !token.contains(' ') && is_given(text)
+    });
+    in_address || in_settings || in_header
 }
 
 /// Returns whether there is a value, and it does not stand for another.
@@ -253,6 +257,7 @@ mod tests {
             ("MONGODB_URI", "mongodb+srv://me:Sup3rS3cret@db.example.com/x"),
             ("DATABASE_URL", "postgres://me:hunter2pw@db/x"),
             ("CONN", "Server=db;User Id=me;Password=Str0ngPassw0rd;"),
+            ("A", "Bearer hunter2hunter2"),
             ("DSN", "host=db user=me password=hunter2pw"),
             ("JDBC", "jdbc:mysql://db/x?user=me&password=hunter2pw"),
         ] {
@@ -274,6 +279,8 @@ mod tests {
             ("DATABASE_URL", "postgres://me:${PW}@db/x"),
             ("CONN", "Server=db;Password=;Trusted=yes"),
             ("COMPASS", "north-west"),
+            ("A", "Bearer of good news"),
+            ("A", "Bearer ${TOKEN}"),
         ] {
             assert_eq!(shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1, value, "{key}");
         }
