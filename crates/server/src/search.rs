@@ -47,7 +47,7 @@ const CALL_SPEC: ToolSpec = ToolSpec {
     name: CALL,
     title: "Call a found tool",
     description: "Calls a tool that `find_tools` found, with arguments that fit its input schema. The same rules and approvals hold as for any other call.",
-    // What it really does is what the named tool does; it is that one that is decided about.
+    // What it really does is what the named tool does; it is that one that is decided about. What clients are told is below.
     effect: Effect::Read,
     reach: Reach::Local,
     limits: Limits::DEFAULT,
@@ -85,8 +85,10 @@ impl Default for Search {
             "required": ["name"],
             "additionalProperties": false,
         });
-        let tool = |spec, schema| Arc::new(ToolDef::new(spec, schema, None).seen_by(ToolView::Search));
-        Search { gate: Arc::default(), tools: vec![tool(FIND_SPEC, find), tool(CALL_SPEC, call)] }
+        let tool = |spec, schema| ToolDef::new(spec, schema, None).seen_by(ToolView::Search);
+        // Clients let tools run by themselves that are said to be harmless, and this one may be any tool.
+        let call = tool(CALL_SPEC, call).told_as(Effect::Destroy, Reach::Outside);
+        Search { gate: Arc::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
     }
 }
 
@@ -185,11 +187,12 @@ pub(crate) fn is_own(tool: &ToolDef) -> bool {
     tool.view == Some(ToolView::Search) && (tool.name == FIND || tool.name == CALL)
 }
 
-/// What a call of `call_tool` names: the call that is really made.
+/// What a call of `call_tool` names: the call that is really made. `None` where it names none; then it is a call of
+/// `call_tool` itself, and its schema says what is wrong with it.
 pub(crate) fn named(
     arguments: Option<&RawValue>,
     bytes_max: impl FnOnce(&str) -> usize,
-) -> Result<(String, Arguments), String> {
+) -> Option<(String, Arguments)> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Named<'a> {
@@ -197,14 +200,18 @@ pub(crate) fn named(
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
     }
-    let raw = arguments.map_or("{}", |raw| raw.get());
-    let named: Named<'_> = serde_json::from_str(raw).map_err(|error| format!("`arguments`: {error}"))?;
-    let arguments = match named.arguments {
-        None => Arguments::empty(),
-        Some(raw) if raw.get().starts_with('{') => Arguments::at_most(bytes_max(&named.name), raw),
-        Some(_) => return Err("`arguments.arguments` must be an object".to_owned()),
+    let named: Named<'_> = serde_json::from_str(arguments?.get()).ok()?;
+    let Some(raw) = named.arguments else { return Some((named.name, Arguments::empty())) };
+    let is_object = |raw: &RawValue| raw.get().starts_with('{');
+    let arguments = if is_object(raw) {
+        Arguments::at_most(bytes_max(&named.name), raw)
+    } else {
+        // Some models write an object within an object as a text.
+        let text: String = serde_json::from_str(raw.get()).ok()?;
+        let raw = RawValue::from_string(text).ok().filter(|raw| is_object(raw))?;
+        Arguments::at_most(bytes_max(&named.name), &raw)
     };
-    Ok((named.name, arguments))
+    Some((named.name, arguments))
 }
 
 impl Provider for Search {
@@ -220,7 +227,8 @@ impl Provider for Search {
         Box::pin(async move {
             match &call.target {
                 Target::Tool(name) if name == FIND => self.find(&call),
-                // The transport puts the named tool in its place, so it does not get here.
+                // The transport puts the named tool in its place, and what names none does not fit the schema, so it does
+                // not get here.
                 other => Err(ToolError::unknown(other.kind(), other.name())),
             }
         })
