@@ -106,7 +106,12 @@ impl Scope {
 
     /// Returns whether a name is in the scope, whatever is done by it.
     pub fn names(&self, name: &str) -> bool {
-        self.allow.matches(name) && !self.deny.as_ref().is_some_and(|deny| deny.matches(name))
+        self.allow.matches(name) && !self.denies(name)
+    }
+
+    /// Returns whether a name is left out by name, so that nothing brings it back.
+    pub fn denies(&self, name: &str) -> bool {
+        self.deny.as_ref().is_some_and(|deny| deny.matches(name))
     }
 }
 

@@ -34,6 +34,7 @@ pub struct Listing<'a> {
     pub labels: Labels,
     pub unruled: Unruled,
     /// Whether it is the hub's own way to other things, which nobody has to be allowed: what is reached by it counts.
+    /// It can still be denied.
     pub in_every_scope: bool,
 }
 

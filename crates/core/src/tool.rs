@@ -1,7 +1,7 @@
 //! What a tool is, apart from the function that runs.
 
 use crate::call::ToolView;
-use crate::effect::{Effect, Reach};
+use crate::effect::{Effect, Hints, Reach};
 use crate::label::Labels;
 use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
@@ -116,6 +116,8 @@ pub struct ToolDef {
     pub description: String,
     pub effect: Effect,
     pub reach: Reach,
+    /// What clients are told that it does, where the rules go by something else.
+    hints: Option<Hints>,
     /// What it has to do with data.
     pub labels: Labels,
     pub limits: Limits,
@@ -146,6 +148,7 @@ impl ToolDef {
             description: spec.description.to_owned(),
             effect: spec.effect,
             reach: spec.reach,
+            hints: None,
             labels: Labels::NONE,
             limits: spec.limits,
             error_style: ErrorStyle::default(),
@@ -184,6 +187,7 @@ impl ToolDef {
             description,
             effect,
             reach,
+            hints: None,
             labels: Labels::FOREIGN,
             limits,
             error_style: ErrorStyle::default(),
@@ -221,6 +225,19 @@ impl ToolDef {
     pub fn seen_by(mut self, view: ToolView) -> ToolDef {
         self.view = Some(view);
         self
+    }
+
+    /// Says that clients are told more of the tool than it does itself: what is reached by it is judged under its own name,
+    /// but a client that lets harmless tools run by themselves sees only this one.
+    #[must_use]
+    pub fn told_as(mut self, effect: Effect, reach: Reach) -> ToolDef {
+        self.hints = Some(effect.hints(reach));
+        self
+    }
+
+    /// Returns the hints for a model.
+    pub fn hints(&self) -> Hints {
+        self.hints.unwrap_or_else(|| self.effect.hints(self.reach))
     }
 
     /// Returns whether a client with this view knows of the tool at all.

@@ -188,7 +188,11 @@ impl Policy {
 }
 
 fn in_scope(caller: &Caller, listing: &Listing<'_>) -> bool {
-    listing.in_every_scope || caller.client.scope.covers(listing.name, listing.effect)
+    let scope = &caller.client.scope;
+    if listing.in_every_scope {
+        return !scope.denies(listing.name);
+    }
+    scope.covers(listing.name, listing.effect)
 }
 
 /// Returns what holds where no rule matches, and its name.

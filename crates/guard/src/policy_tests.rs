@@ -263,6 +263,18 @@ fn an_explanation_names_what_did_not_match() {
     }
 }
 
+#[test]
+fn the_way_to_other_tools_is_in_every_scope_that_does_not_deny_it() {
+    let way = Listing { in_every_scope: true, ..READ };
+    let narrow = scope(&["a_*"], EffectSet::NONE.with(Effect::Write));
+    let denying = portcullis_core::Scope { deny: Some(Pattern::new(&["x_*"]).unwrap()), ..narrow.clone() };
+    for (scope, out_of_scope) in [(narrow, None), (denying, Some(Part::Tools))] {
+        let explained =
+            Policy::default().explain(&client("ada", scope), &way, at("2026-11-13T12:00")).out_of_scope;
+        assert_eq!(explained, out_of_scope);
+    }
+}
+
 /// A clock that a test sets.
 struct SetClock(Mutex<SystemTime>);
 

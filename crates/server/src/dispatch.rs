@@ -407,9 +407,8 @@ impl Exchange {
         let may_search = || self.hub.gate.find_tool(&self.caller(), search::CALL).is_some();
         if name == search::CALL && self.client.scope.view == ToolView::Search && may_search() {
             let bytes_max = |name: &str| self.hub.gate.input_bytes_max(&Target::Tool(name.to_owned()));
-            match search::named(params.raw(Key::Arguments), bytes_max) {
-                Ok((named, arguments)) => (name, found) = (named, Some(arguments)),
-                Err(reason) => return Job::Ready(Err(RpcError::invalid_params(reason))),
+            if let Some((named, arguments)) = search::named(params.raw(Key::Arguments), bytes_max) {
+                (name, found) = (named, Some(arguments));
             }
         }
         let may_be_task = |tool: &ToolDef| tool.tasks != TaskSupport::Never;

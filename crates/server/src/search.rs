@@ -6,11 +6,16 @@
 //! have hidden.
 
 mod rank;
+#[cfg(test)]
+mod test_tools;
+mod topics;
+mod words;
 
 use portcullis_core::{
     Arguments, BoxFuture, Call, Caller, Catalog, Content, Effect, Gate, Limits, Outcome, Output, Permit,
     Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView,
 };
+use portcullis_wire::render;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -26,9 +31,12 @@ const FOUND_USUALLY: usize = 8;
 const QUERY_CHARS_MAX: usize = 500;
 /// How much of a description is told before a tool is chosen.
 const DESCRIPTION_CHARS_MAX: usize = 600;
-/// How many servers are named, and how many words are said of each.
-const SERVERS_NAMED_MAX: usize = 40;
+/// Of how many servers it is said what they are about, in how many words, and how many more are named.
+const SERVERS_TOLD_MAX: usize = 40;
 const TOPICS_MAX: usize = 6;
+const SERVERS_NAMED_MAX: usize = 400;
+/// What a client is told that can find nothing. Whether there is anything is nobody's business whom it is not open to.
+const NOTHING_OPEN: &str = "At the moment no tool of another server is open to this client.";
 
 const FIND_SPEC: ToolSpec = ToolSpec {
     name: FIND,
@@ -47,7 +55,7 @@ const CALL_SPEC: ToolSpec = ToolSpec {
     name: CALL,
     title: "Call a found tool",
     description: "Calls a tool that `find_tools` found, with arguments that fit its input schema. The same rules and approvals hold as for any other call.",
-    // What it really does is what the named tool does; it is that one that is decided about.
+    // What it really does is what the named tool does; it is that one that is decided about. What clients are told is below.
     effect: Effect::Read,
     reach: Reach::Local,
     limits: Limits::DEFAULT,
@@ -69,11 +77,10 @@ impl Default for Search {
         let find = json!({
             "type": "object",
             "properties": {
-                "query": { "type": "string", "description": "What the tool should do, in a few words", "maxLength": QUERY_CHARS_MAX },
+                "query": { "type": "string", "description": "What the tool should do, in a few words. Left out, the tools of `server` are listed", "maxLength": QUERY_CHARS_MAX },
                 "server": { "type": "string", "description": "Only tools of this server" },
                 "limit": { "type": "integer", "description": "How many at most", "minimum": 1, "maximum": FOUND_MAX },
             },
-            "required": ["query"],
             "additionalProperties": false,
         });
         let call = json!({
@@ -85,13 +92,16 @@ impl Default for Search {
             "required": ["name"],
             "additionalProperties": false,
         });
-        let tool = |spec, schema| Arc::new(ToolDef::new(spec, schema, None).seen_by(ToolView::Search));
-        Search { gate: Arc::default(), tools: vec![tool(FIND_SPEC, find), tool(CALL_SPEC, call)] }
+        let tool = |spec, schema| ToolDef::new(spec, schema, None).seen_by(ToolView::Search);
+        // Clients let tools run by themselves that are said to be harmless, and this one may be any tool.
+        let call = tool(CALL_SPEC, call).told_as(Effect::Destroy, Reach::Outside);
+        Search { gate: Arc::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
     }
 }
 
 #[derive(Deserialize)]
 struct Wanted {
+    #[serde(default)]
     query: String,
     server: Option<String>,
     limit: Option<usize>,
@@ -115,15 +125,20 @@ impl Search {
             .filter(|tool| wanted.server.is_none() || tool.server == wanted.server)
             .map(|tool| &**tool)
             .collect();
-        let ranked = rank::rank(&tools, &wanted.query);
+        let words = rank::wanted(&wanted.query);
+        // Who asks for nothing but a server wants to see what it has.
+        let lists = words.is_empty() && wanted.server.is_some();
+        let ranked = if lists { (0..tools.len()).collect() } else { rank::rank(&tools, &words) };
         let limit = wanted.limit.unwrap_or(FOUND_USUALLY).clamp(1, FOUND_MAX);
         let found: Vec<Value> = ranked.iter().take(limit).map(|at| shown(tools[*at])).collect();
         let text = if found.is_empty() {
-            format!("No tool fits. Behind the hub:\n{}", behind(&visible))
+            format!("No tool fits. {}", told(&visible))
         } else {
             let mut text = serde_json::to_string_pretty(&found).unwrap_or_default();
             if ranked.len() > found.len() {
-                text.push_str(&format!("\n{} more fit less well.", ranked.len() - found.len()));
+                let more = ranked.len() - found.len();
+                let fit_less = if lists { "with a higher `limit`" } else { "fit less well" };
+                text.push_str(&format!("\n{more} more {fit_less}."));
             }
             text
         };
@@ -133,44 +148,66 @@ impl Search {
 }
 
 fn shown(tool: &ToolDef) -> Value {
-    let mut description: String = tool.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
-    if description.len() < tool.description.len() {
-        description.push('…');
+    #[derive(Deserialize)]
+    struct Listed {
+        annotations: Option<Value>,
     }
-    json!({
+    let mut shown = json!({
         "name": tool.name,
         "server": tool.server,
-        "description": description,
+        "description": beginning(&tool.description),
         "inputSchema": tool.input_schema,
-    })
+    });
+    // As a list has them, for those who decide by them.
+    let listed = serde_json::from_str(render::tool(tool).get()).ok();
+    if let Some(Listed { annotations: Some(annotations) }) = listed {
+        shown["annotations"] = annotations;
+    }
+    shown
+}
+
+/// Returns as much of a description as is told, in whole words: a part of one may be a part of a secret.
+fn beginning(description: &str) -> String {
+    let Some((end, _)) = description.char_indices().nth(DESCRIPTION_CHARS_MAX) else {
+        return description.to_owned();
+    };
+    let head = &description[..end];
+    // Where there are no spaces, any letter may be a word.
+    let end = head.rfind(|c: char| c.is_whitespace() || words::has_no_spaces(c)).unwrap_or_default();
+    format!("{}…", &head[..end])
 }
 
 /// Says which servers there are and what they are about.
-fn behind(tools: &[Arc<ToolDef>]) -> String {
+fn told(tools: &[Arc<ToolDef>]) -> String {
     let mut servers: BTreeMap<&str, Vec<&ToolDef>> = BTreeMap::new();
     for tool in tools {
         servers.entry(tool.server.as_deref().unwrap_or_default()).or_default().push(tool);
     }
-    let lines = servers.iter().take(SERVERS_NAMED_MAX).map(|(server, tools)| {
-        let topics = rank::topics(tools, server, TOPICS_MAX).join(", ");
+    if servers.is_empty() {
+        return NOTHING_OPEN.to_owned();
+    }
+    let mut text = "Behind the hub:".to_owned();
+    for (server, tools) in servers.iter().take(SERVERS_TOLD_MAX) {
+        let topics = topics::topics(tools, server, TOPICS_MAX).join(", ");
         let count = tools.len();
         let s = if count == 1 { "" } else { "s" };
-        format!("- {server} ({count} tool{s}): {topics}")
-    });
-    let mut text = lines.collect::<Vec<_>>().join("\n");
-    if servers.len() > SERVERS_NAMED_MAX {
-        text.push_str(&format!("\n- and {} more servers", servers.len() - SERVERS_NAMED_MAX));
+        let colon = if topics.is_empty() { "" } else { ": " };
+        text.push_str(&format!("\n- {server} ({count} tool{s}){colon}{topics}"));
+    }
+    let others: Vec<&str> = servers.keys().skip(SERVERS_TOLD_MAX).copied().collect();
+    if !others.is_empty() {
+        let named = &others[..others.len().min(SERVERS_NAMED_MAX)];
+        text.push_str(&format!("\n- also {}", named.join(", ")));
+        if others.len() > named.len() {
+            text.push_str(&format!(" and {} more servers", others.len() - named.len()));
+        }
     }
     text
 }
 
 /// Says what this caller can find, and call.
 pub(crate) fn within_reach(gate: &Gate, caller: &Caller) -> String {
-    let found = gate.found(caller);
-    if found.is_empty() {
-        return "At the moment no other server is connected.".to_owned();
-    }
-    format!("Behind it:\n{}", behind(&found))
+    told(&gate.found(caller))
 }
 
 /// Writes one of the two with what can be found.
@@ -185,11 +222,12 @@ pub(crate) fn is_own(tool: &ToolDef) -> bool {
     tool.view == Some(ToolView::Search) && (tool.name == FIND || tool.name == CALL)
 }
 
-/// What a call of `call_tool` names: the call that is really made.
+/// What a call of `call_tool` names: the call that is really made. `None` where it names none; then it is a call of
+/// `call_tool` itself, and its schema says what is wrong with it.
 pub(crate) fn named(
     arguments: Option<&RawValue>,
     bytes_max: impl FnOnce(&str) -> usize,
-) -> Result<(String, Arguments), String> {
+) -> Option<(String, Arguments)> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Named<'a> {
@@ -197,14 +235,18 @@ pub(crate) fn named(
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
     }
-    let raw = arguments.map_or("{}", |raw| raw.get());
-    let named: Named<'_> = serde_json::from_str(raw).map_err(|error| format!("`arguments`: {error}"))?;
-    let arguments = match named.arguments {
-        None => Arguments::empty(),
-        Some(raw) if raw.get().starts_with('{') => Arguments::at_most(bytes_max(&named.name), raw),
-        Some(_) => return Err("`arguments.arguments` must be an object".to_owned()),
+    let named: Named<'_> = serde_json::from_str(arguments?.get()).ok()?;
+    let Some(raw) = named.arguments else { return Some((named.name, Arguments::empty())) };
+    let is_object = |raw: &RawValue| raw.get().starts_with('{');
+    let arguments = if is_object(raw) {
+        Arguments::at_most(bytes_max(&named.name), raw)
+    } else {
+        // Some models write an object within an object as a text.
+        let text: String = serde_json::from_str(raw.get()).ok()?;
+        let raw = RawValue::from_string(text).ok().filter(|raw| is_object(raw))?;
+        Arguments::at_most(bytes_max(&named.name), &raw)
     };
-    Ok((named.name, arguments))
+    Some((named.name, arguments))
 }
 
 impl Provider for Search {
@@ -220,9 +262,14 @@ impl Provider for Search {
         Box::pin(async move {
             match &call.target {
                 Target::Tool(name) if name == FIND => self.find(&call),
-                // The transport puts the named tool in its place, so it does not get here.
+                // The transport puts the named tool in its place, and what names none does not fit the schema, so it does
+                // not get here.
                 other => Err(ToolError::unknown(other.kind(), other.name())),
             }
         })
     }
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -68,7 +68,7 @@ pub fn tool(tool: &ToolDef) -> Box<RawValue> {
     if let Some(definition) = &tool.definition {
         return definition.raw().to_owned();
     }
-    let hints = tool.effect.hints(tool.reach);
+    let hints = tool.hints();
     let mut definition = json!({
         "name": tool.name,
         "title": tool.title,

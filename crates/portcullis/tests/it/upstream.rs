@@ -276,6 +276,30 @@ async fn a_client_that_searches_finds_and_calls() {
     let audit = home.run(&["audit", "search", "--tool", "far_echo", "--client", "finder", "--json"]).await;
     assert!(audit.stdout.contains("far_echo"), "{audit:?}");
 
+    // An object that is written as a text is one all the same.
+    let call = json!({ "name": "far_echo", "arguments": "{\"text\": \"written\"}" });
+    assert_eq!(text(&client.call("call_tool", call).await), "written");
+    // Whatever names no tool is told what is wrong with it, and is on the record.
+    for (wrong, misfit) in [
+        (json!({ "nme": "far_echo" }), "`name` is missing"),
+        (json!({ "name": 5 }), "`name` is 5, expected"),
+        (json!({ "name": "far_echo", "text": "x" }), "`text`"),
+        (json!({ "name": "far_echo", "arguments": "x" }), "`arguments` is"),
+    ] {
+        let answer = client.call("call_tool", wrong).await;
+        assert_eq!(
+            (&answer["isError"], &answer["structuredContent"]["code"]),
+            (&json!(true), &json!("invalid_args"))
+        );
+        assert!(text(&answer).contains(misfit), "{answer}");
+    }
+    let audit = home.run(&["audit", "search", "--tool", "call_tool", "--client", "finder", "--json"]).await;
+    assert_eq!(audit.stdout.matches("invalid_args").count(), 4, "{audit:?}");
+    // It may be any tool, so no client is told that it is harmless.
+    let call = listed["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "call_tool").unwrap();
+    let hints = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+    assert_eq!(hints.map(|hint| call["annotations"][hint].as_bool()), [false, true, false, true].map(Some));
+
     // Whoever may only use some of it has the two all the same, and finds and calls just that.
     let narrow = ["--tools", "search", "--allow", "far_*", "--deny", "far_leave", "--effects", "destroy"];
     let token = home.add_client("narrow", &narrow).await;
@@ -304,17 +328,21 @@ async fn a_client_that_searches_finds_and_calls() {
 #[tokio::test]
 async fn who_must_not_call_by_name_can_search_all_the_same() {
     let home = home();
-    let rule = "[[policy]]\ntools = [\"call_tool\"]\ndecision = \"deny\"\n".to_owned();
+    let rule = "[[policy]]\nclients = [\"ruled\"]\ntools = [\"call_tool\"]\ndecision = \"deny\"\n".to_owned();
     let hub = serving(&home, &[server("far", ""), rule]).await;
     sees(&mut http(&hub, "2025-11-25").await, "far_echo").await;
-    let token = home.add_client("finder", &["--tools", "search"]).await;
-    let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
-    let listed = client.result("tools/list", json!({})).await;
-    let listed = names(&listed["tools"]);
-    assert!(listed.contains(&"find_tools") && !listed.contains(&"call_tool"), "{listed:?}");
-    let found = client.call("find_tools", json!({ "query": "echo" })).await;
-    assert_eq!(found["structuredContent"]["tools"][0]["name"], "far_echo", "{found}");
-    let call =
-        json!({ "name": "call_tool", "arguments": { "name": "far_echo", "arguments": { "text": "x" } } });
-    assert_eq!(client.refused("tools/call", call).await, -32602);
+    // By a rule, or by what the client itself is denied, although it is allowed nothing by name.
+    let denied = ["--tools", "search", "--allow", "far_*", "--deny", "call_tool"];
+    for (name, scope) in [("ruled", &denied[..2]), ("denied", &denied)] {
+        let token = home.add_client(name, scope).await;
+        let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
+        let listed = client.result("tools/list", json!({})).await;
+        let listed = names(&listed["tools"]);
+        assert!(listed.contains(&"find_tools") && !listed.contains(&"call_tool"), "{listed:?}");
+        let found = client.call("find_tools", json!({ "query": "echo" })).await;
+        assert_eq!(found["structuredContent"]["tools"][0]["name"], "far_echo", "{found}");
+        let call =
+            json!({ "name": "call_tool", "arguments": { "name": "far_echo", "arguments": { "text": "x" } } });
+        assert_eq!(client.refused("tools/call", call).await, -32602);
+    }
 }
