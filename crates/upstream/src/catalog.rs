@@ -8,6 +8,7 @@ use crate::clean::{Part, clean, is_hidden, write_cleaned};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::flaws::Flaws;
 use crate::names::public_names;
+use crate::shape::{self, Member};
 use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
@@ -268,7 +269,7 @@ pub(crate) fn show(
             continue;
         }
         let flaw = offer.flaws.get(&said.own).cloned();
-        match flaw.map_or_else(|| tool(spec, said, name), Err) {
+        match flaw.map_or_else(|| tool(spec, said, name, &mut shown.dropped), Err) {
             Ok(own) => {
                 shown.tools.push(own.def.clone());
                 shown.tool_names.insert(own.def.name.clone(), Arc::new(own));
@@ -288,7 +289,7 @@ pub(crate) fn show(
             shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
             continue;
         }
-        match prompt(said, name) {
+        match prompt(said, name, &mut shown.dropped) {
             Ok(def) => {
                 shown.prompt_names.insert(def.name.clone(), said.own.clone());
                 shown.prompts.push(Arc::new(def));
@@ -318,7 +319,7 @@ fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
 
 fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
-        match cleaned(said, &[], Part::Resource) {
+        match cleaned(said, &[], shape::RESOURCE, Part::Resource, &mut shown.dropped) {
             Ok((value, definition)) => {
                 shown.addresses.insert(said.own.clone());
                 shown.resources.push(ResourceDef {
@@ -343,7 +344,7 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
             shown.quarantined.push(Quarantined::new("template", &said.own, standing));
             continue;
         }
-        match cleaned(said, &[], Part::Resource) {
+        match cleaned(said, &[], shape::RESOURCE, Part::Resource, &mut shown.dropped) {
             Ok((value, definition)) => {
                 shown.patterns.push((said.own.clone(), Template::new(&said.own)));
                 shown.templates.push(Arc::new(TemplateDef {
@@ -360,7 +361,12 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
     }
 }
 
-fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String> {
+fn tool(
+    spec: &ServerSpec,
+    said: &Said,
+    name: String,
+    left_out: &mut Vec<(String, String)>,
+) -> Result<OwnTool, String> {
     let own = &said.own;
     let mut replaced = vec![("name", name.as_str().into())];
     let (tasks, runs_as_task) = match execution(said) {
@@ -373,7 +379,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String>
         Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
         _ => (TaskSupport::Never, false),
     };
-    let (value, definition) = cleaned(said, &replaced, Part::Definition)?;
+    let (value, definition) = cleaned(said, &replaced, shape::TOOL, Part::Definition, left_out)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
@@ -451,8 +457,9 @@ fn wants_header_inside(property: &Value) -> bool {
     }
 }
 
-fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
-    let (value, definition) = cleaned(said, &[("name", name.as_str().into())], Part::Definition)?;
+fn prompt(said: &Said, name: String, left_out: &mut Vec<(String, String)>) -> Result<PromptDef, String> {
+    let replaced = [("name", name.as_str().into())];
+    let (value, definition) = cleaned(said, &replaced, shape::PROMPT, Part::Definition, left_out)?;
     let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
         name: text(argument, "name").unwrap_or_default(),
         description: text(argument, "description"),
@@ -467,11 +474,18 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Returns a definition with some members replaced, and without what nobody sees in its words. All else in it keeps every
-/// byte, numbers included.
-fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value, Definition), String> {
-    let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
-    let mut text = String::with_capacity(said.raw.get().len() + 64);
+/// Returns a definition in the shape that it has to have, with some members replaced, and without what nobody sees in its
+/// words. All else in it keeps every byte, numbers included. Says which of its members are left out.
+fn cleaned(
+    said: &Said,
+    replaced: &[(&str, Value)],
+    members: &'static [Member],
+    part: Part,
+    left_out: &mut Vec<(String, String)>,
+) -> Result<(Value, Definition), String> {
+    let fitting = shape::fit(&said.raw, members)?;
+    let fields: Fields<'_> = serde_json::from_str(&fitting.text).map_err(|error| error.to_string())?;
+    let mut text = String::with_capacity(fitting.text.len() + 64);
     text.push('{');
     for (at, (key, raw)) in fields.0.iter().enumerate() {
         if at > 0 {
@@ -484,6 +498,10 @@ fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value
             None => text.push_str(raw.get()),
         }
     }
+    // Data is found by its address; what has no name besides is listed by it.
+    if part == Part::Resource && fields.get("name").is_none() {
+        text.push_str(&format!(r#","name":{}"#, Value::from(said.own.as_str())));
+    }
     text.push('}');
     let mut value = parse_strict(&text).map_err(|error| error.to_string())?;
     let mut raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
@@ -492,5 +510,7 @@ fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value
         write_cleaned(&raw, part, &mut text).map_err(|error| error.to_string())?;
         raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
     }
+    let of = printable(&said.own);
+    left_out.extend(fitting.left_out.into_iter().map(|(key, why)| (format!("`{key}` of {of}"), why)));
     Ok((value, Definition::new(raw)))
 }
