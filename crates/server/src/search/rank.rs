@@ -111,7 +111,7 @@ pub(super) fn topics(tools: &[&ToolDef], server: &str, most: usize) -> Vec<Strin
     let (mut counts, mut order) = (HashMap::<String, usize>::new(), Vec::new());
     for tool in tools {
         for word in words(&tool.name) {
-            if word.len() < 3 || own.contains(&word) || GENERAL.contains(&word.as_str()) {
+            if is_hash(&word) || word.len() < 3 || own.contains(&word) || GENERAL.contains(&word.as_str()) {
                 continue;
             }
             let count = counts.entry(word.clone()).or_default();
@@ -126,9 +126,30 @@ pub(super) fn topics(tools: &[&ToolDef], server: &str, most: usize) -> Vec<Strin
     order
 }
 
+/// Returns whether a word is what a name ends in that had to be changed, and tells nobody anything.
+fn is_hash(word: &str) -> bool {
+    matches!(word.len(), 8 | 40) && word.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_core::{Definition, Effect, Limits, Reach};
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    #[test]
+    fn no_topic_is_a_hash() {
+        let named = |name: &str| {
+            let nothing = Definition::new(RawValue::NULL.to_owned());
+            let (title, text, schema) = (String::new(), String::new(), json!({ "type": "object" }));
+            let (effect, reach, limits) = (Effect::Read, Reach::Outside, Limits::DEFAULT);
+            let (server, name) = ("far".to_owned(), name.to_owned());
+            ToolDef::foreign(server, name, title, text, effect, reach, limits, schema, None, nothing)
+        };
+        let tools = [named("far_a_bill_ed7f8c63"), named("far_facade"), named("far_12345678")];
+        assert_eq!(topics(&tools.iter().collect::<Vec<_>>(), "far", 5), ["bill", "facade"]);
+    }
 
     #[test]
     fn words_are_split_where_people_see_them() {
