@@ -14,8 +14,8 @@ use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::{
-    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
-    ToolDef,
+    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, Second, TaskSupport,
+    TemplateDef, ToolDef, second_name,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -74,6 +74,8 @@ pub(crate) struct Shown {
     /// From the name here to the name there.
     pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
     pub(crate) prompt_names: HashMap<String, String>,
+    /// What appears where a name is another's.
+    pub(crate) second: Second,
     addresses: HashSet<String>,
     patterns: Vec<(String, Template)>,
     /// Whether this is what the server said, and not merely that it has said nothing yet.
@@ -257,6 +259,7 @@ pub(crate) fn show(
     let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
     // Every tool takes its name, so that none has another once another one is let in.
     let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
+    let second = second_names(spec, &names);
     for said in listed() {
         let Some(name) = names.remove(said.own.as_str()) else {
             shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
@@ -271,6 +274,13 @@ pub(crate) fn show(
         let flaw = offer.flaws.get(&said.own).cloned();
         match flaw.map_or_else(|| tool(spec, said, name, &mut shown.dropped), Err) {
             Ok(own) => {
+                // What is wrong with it has been said.
+                if let Some(name) = second.get(&own.def.name)
+                    && let Ok(other) = tool(spec, said, name.clone(), &mut Vec::new())
+                {
+                    shown.second.tools.insert(own.def.name.clone(), other.def.clone());
+                    shown.tool_names.insert(name.clone(), Arc::new(other));
+                }
                 shown.tools.push(own.def.clone());
                 shown.tool_names.insert(own.def.name.clone(), Arc::new(own));
             }
@@ -279,6 +289,7 @@ pub(crate) fn show(
         }
     }
     let mut names = public_names(&spec.prefix, &[], offer.prompts.iter().map(|said| said.own.as_str()));
+    let second = second_names(spec, &names);
     for said in &offer.prompts {
         let Some(name) = names.remove(said.own.as_str()) else {
             shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
@@ -291,6 +302,12 @@ pub(crate) fn show(
         }
         match prompt(said, name, &mut shown.dropped) {
             Ok(def) => {
+                if let Some(name) = second.get(&def.name)
+                    && let Ok(other) = prompt(said, name.clone(), &mut Vec::new())
+                {
+                    shown.second.prompts.insert(def.name.clone(), Arc::new(other));
+                    shown.prompt_names.insert(name.clone(), said.own.clone());
+                }
                 shown.prompt_names.insert(def.name.clone(), said.own.clone());
                 shown.prompts.push(Arc::new(def));
             }
@@ -309,6 +326,16 @@ pub(crate) fn show(
     shown
 }
 
+/// Returns second names by the first, for a server without a prefix. What is a first name here is no second one.
+fn second_names(spec: &ServerSpec, names: &HashMap<&str, String>) -> HashMap<String, String> {
+    if !spec.prefix.is_empty() {
+        return HashMap::new();
+    }
+    let first: HashSet<&String> = names.values().collect();
+    let second = names.values().filter_map(|name| Some((name.clone(), second_name(&spec.name, name)?)));
+    second.filter(|(_, second)| !first.contains(second)).collect()
+}
+
 /// What is known of a tool that nobody has looked at: that there is one, and who can change that.
 fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
     let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
@@ -320,8 +347,10 @@ fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
 fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
         match cleaned(said, &[], shape::RESOURCE, Part::Resource, &mut shown.dropped) {
+            Ok(_) if !shown.addresses.insert(said.own.clone()) => {
+                shown.dropped.push((printable(&said.own), "the server lists this address twice".to_owned()));
+            }
             Ok((value, definition)) => {
-                shown.addresses.insert(said.own.clone());
                 shown.resources.push(ResourceDef {
                     uri: said.own.clone(),
                     name: text(&value, "name").unwrap_or_default(),
