@@ -359,6 +359,7 @@ impl Provider for Family {
             tools: self.tools.clone(),
             prompts: self.prompts.as_ref().map(|source| source.prompts()).unwrap_or_default(),
             templates: self.resources.as_ref().map(|source| source.templates()).unwrap_or_default(),
+            ..Catalog::default()
         }
     }
 

@@ -283,7 +283,11 @@ impl Gate {
             // A provider that hangs or panics must not take the list of the others with it.
             let listed = AssertUnwindSafe(provider.resources(Permit(()), &caller.client.name)).catch_unwind();
             match tokio::time::timeout(LIST_WITHIN, listed).await {
-                Ok(Ok(Ok(resources))) => found.extend(resources),
+                // An address is listed by the one who would be asked for it.
+                Ok(Ok(Ok(resources))) => found.extend(resources.into_iter().filter(|resource| {
+                    let owner = self.registry.owner_of(&resource.uri, &caller.client.name);
+                    owner.is_some_and(|owner| Arc::ptr_eq(&owner, &provider))
+                })),
                 Ok(Ok(Err(error))) => failed.push(error),
                 Ok(Err(_)) => failed.push(ToolError::internal("a provider panicked")),
                 Err(_) => failed.push(ToolError::timeout(LIST_WITHIN)),

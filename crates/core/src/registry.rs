@@ -88,6 +88,27 @@ pub struct Catalog {
     pub tools: Vec<Arc<ToolDef>>,
     pub prompts: Vec<Arc<PromptDef>>,
     pub templates: Vec<Arc<TemplateDef>>,
+    /// The addresses that a server lists. They are listed by [`Provider::resources`]; who has them is told by this.
+    pub resources: Vec<String>,
+    /// What a server without a prefix offers instead where a name is another's, by that name. See [`second_name`].
+    pub second: Second,
+}
+
+/// The same tools and prompts under their second names, by their first.
+#[derive(Default, Clone)]
+pub struct Second {
+    pub tools: HashMap<String, Arc<ToolDef>>,
+    pub prompts: HashMap<String, Arc<PromptDef>>,
+}
+
+/// The longest name that common clients and models take.
+pub const NAME_CHARS_MAX: usize = 64;
+
+/// Returns the name under which something of a server without a prefix appears where its own is another's, if there is
+/// room for it.
+pub fn second_name(server: &str, name: &str) -> Option<String> {
+    let second = format!("{server}_{name}");
+    (second.len() <= NAME_CHARS_MAX).then_some(second)
 }
 
 /// A native family or an upstream server. Reached only with a [`Permit`].
@@ -181,9 +202,11 @@ pub enum Owns {
 /// A name that a provider wanted, and that is another's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// `tool`, `prompt` or `template`.
+    /// `tool`, `prompt`, `template` or `resource`.
     pub kind: &'static str,
     pub name: String,
+    /// Under which other name it appears.
+    pub instead: Option<String>,
     /// The server that has it; `None` for the hub itself.
     pub server: Option<String>,
     /// Whether that server runs now.
@@ -195,11 +218,15 @@ impl Taken {
     pub fn why(&self) -> String {
         let Taken { kind, name, .. } = self;
         let name = crate::json::printable(name);
-        match &self.server {
+        let mut why = match &self.server {
             None => format!("`{name}` is a {kind} of the hub"),
             Some(server) if self.is_there => format!("`{name}` is a {kind} of server `{server}`"),
             Some(server) => format!("`{name}` is kept for server `{server}`, which does not run"),
+        };
+        if let Some(instead) = &self.instead {
+            why.push_str(&format!("; this one is `{instead}`"));
         }
+        why
     }
 }
 

@@ -10,32 +10,26 @@ pub use sound::{compile, is_plainly_sound};
 
 use serde_json::{Map, Value};
 
-/// Whether `format` is more than a remark. In older dialects it has to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Formats {
-    Remarks,
-    Hold,
-}
-
 /// Returns whether nothing is wrong with a value. `false` says only that a closer look is needed.
 pub fn plainly_fits(schema: &Value, value: &Value) -> bool {
-    let formats = match schema.get("$schema") {
-        None => Formats::Remarks,
-        Some(Value::String(dialect)) if dialect.contains("/draft/2020-12/schema") => Formats::Remarks,
-        Some(Value::String(dialect)) if dialect.contains("/draft-07/schema") => Formats::Hold,
-        Some(_) => return false,
+    let is_known = match schema.get("$schema") {
+        None => true,
+        Some(Value::String(dialect)) => {
+            dialect.contains("/draft/2020-12/schema") || dialect.contains("/draft-07/schema")
+        }
+        Some(_) => false,
     };
     match schema {
         Value::Object(words) => {
-            fits_all(words.iter().filter(|(word, _)| *word != "$schema"), words, formats, value)
+            is_known && fits_all(words.iter().filter(|(word, _)| *word != "$schema"), words, value)
         }
         schema => schema == &Value::Bool(true),
     }
 }
 
-fn fits(schema: &Value, formats: Formats, value: &Value) -> bool {
+fn fits(schema: &Value, value: &Value) -> bool {
     match schema {
-        Value::Object(words) => fits_all(words.iter(), words, formats, value),
+        Value::Object(words) => fits_all(words.iter(), words, value),
         schema => schema == &Value::Bool(true),
     }
 }
@@ -43,12 +37,10 @@ fn fits(schema: &Value, formats: Formats, value: &Value) -> bool {
 fn fits_all<'a>(
     mut words: impl Iterator<Item = (&'a String, &'a Value)>,
     all: &Map<String, Value>,
-    formats: Formats,
     value: &Value,
 ) -> bool {
     words.all(|(word, says)| match word.as_str() {
-        "title" | "description" | "default" | "examples" => true,
-        "format" => formats == Formats::Remarks,
+        "title" | "description" | "default" | "examples" | "format" => true,
         "type" => match says {
             Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
             name => is_of_type(name, value),
@@ -61,20 +53,18 @@ fn fits_all<'a>(
         "maxLength" => both(chars(value), says.as_u64(), |chars, most| chars <= most),
         "minItems" => both(items(value), says.as_u64(), |items, least| items >= least),
         "maxItems" => both(items(value), says.as_u64(), |items, most| items <= most),
-        "items" => value.as_array().is_some_and(|items| items.iter().all(|item| fits(says, formats, item))),
+        "items" => value.as_array().is_some_and(|items| items.iter().all(|item| fits(says, item))),
         "required" => says.as_array().is_some_and(|keys| {
             keys.iter().all(|key| key.as_str().is_some_and(|key| value.get(key).is_some()))
         }),
         // Keys that are not among them are looked at below.
         "properties" => both(value.as_object(), says.as_object(), |members, named| {
-            members
-                .iter()
-                .all(|(key, member)| named.get(key).is_none_or(|schema| fits(schema, formats, member)))
+            members.iter().all(|(key, member)| named.get(key).is_none_or(|schema| fits(schema, member)))
         }),
         "additionalProperties" => value.as_object().is_some_and(|members| {
             let named = all.get("properties").and_then(Value::as_object);
             let is_named = |key: &String| named.is_some_and(|named| named.contains_key(key));
-            members.iter().filter(|(key, _)| !is_named(key)).all(|(_, member)| fits(says, formats, member))
+            members.iter().filter(|(key, _)| !is_named(key)).all(|(_, member)| fits(says, member))
         }),
         _ => false,
     })
@@ -118,7 +108,6 @@ mod tests {
             json!({ "pattern": "x" }),
             json!({ "minimum": 1, "multipleOf": 1 }),
             json!({ "$schema": "https://example.com/mine" }),
-            json!({ "$schema": "http://json-schema.org/draft-07/schema#", "format": "date" }),
             json!({ "properties": 1 }),
             json!(false),
         ] {

@@ -314,6 +314,9 @@ impl Exchange {
             {
                 return Arc::new(Listed::once(outgoing.item(raw)));
             }
+            if let Some(definition) = render::tool_for(self.revision, tool) {
+                return Arc::new(Listed::once(outgoing.item(definition)));
+            }
             tool.listing_with(generation, clean)
         };
         let items: Vec<_> = page.items.iter().map(listed).collect();

@@ -4,7 +4,8 @@
 //! unless `"announce": false` is in it; the second gets one line for every call that really reached the server.
 //!
 //! ```json
-//! { "name": "shop", "instructions": "…", "page_size": 1, "tools": [], "prompts": [], "resources": [], "resourceTemplates": [] }
+//! { "name": "shop", "instructions": "…", "page_size": 1, "tools": [], "prompts": [], "resources": [], "resourceTemplates": [],
+//!   "results": { "sum": {} } }
 //! ```
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
@@ -84,7 +85,10 @@ fn answer(request: &Value, offer: &Value, calls: &Path) -> Option<Value> {
                 let method = "notifications/resources/updated";
                 say(&json!({ "jsonrpc": "2.0", "method": method, "params": { "uri": uri } }));
             }
-            json!({ "content": [{ "type": "text", "text": format!("called {name}") }] })
+            match offer["results"].get(name) {
+                Some(result) => result.clone(),
+                None => json!({ "content": [{ "type": "text", "text": format!("called {name}") }] }),
+            }
         }
         "prompts/get" => {
             let name = params["name"].as_str()?;

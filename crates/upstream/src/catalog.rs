@@ -8,14 +8,15 @@ use crate::clean::{Part, clean, write_cleaned};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::flaws::Flaws;
 use crate::names::public_names;
+use crate::shape::{self, Member};
 use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::text::is_unseen;
 use portcullis_core::{
-    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
-    ToolDef,
+    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, Second, TaskSupport,
+    TemplateDef, ToolDef, second_name,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -74,6 +75,8 @@ pub(crate) struct Shown {
     /// From the name here to the name there.
     pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
     pub(crate) prompt_names: HashMap<String, String>,
+    /// What appears where a name is another's.
+    pub(crate) second: Second,
     addresses: HashSet<String>,
     patterns: Vec<(String, Template)>,
     /// Whether this is what the server said, and not merely that it has said nothing yet.
@@ -257,6 +260,7 @@ pub(crate) fn show(
     let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
     // Every tool takes its name, so that none has another once another one is let in.
     let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
+    let second = second_names(spec, &names);
     for said in listed() {
         let Some(name) = names.remove(said.own.as_str()) else {
             shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
@@ -269,8 +273,15 @@ pub(crate) fn show(
             continue;
         }
         let flaw = offer.flaws.get(&said.own).cloned();
-        match flaw.map_or_else(|| tool(spec, said, name), Err) {
+        match flaw.map_or_else(|| tool(spec, said, name, &mut shown.dropped), Err) {
             Ok(own) => {
+                // What is wrong with it has been said.
+                if let Some(name) = second.get(&own.def.name)
+                    && let Ok(other) = tool(spec, said, name.clone(), &mut Vec::new())
+                {
+                    shown.second.tools.insert(own.def.name.clone(), other.def.clone());
+                    shown.tool_names.insert(name.clone(), Arc::new(other));
+                }
                 shown.tools.push(own.def.clone());
                 shown.tool_names.insert(own.def.name.clone(), Arc::new(own));
             }
@@ -279,6 +290,7 @@ pub(crate) fn show(
         }
     }
     let mut names = public_names(&spec.prefix, &[], offer.prompts.iter().map(|said| said.own.as_str()));
+    let second = second_names(spec, &names);
     for said in &offer.prompts {
         let Some(name) = names.remove(said.own.as_str()) else {
             shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
@@ -289,8 +301,14 @@ pub(crate) fn show(
             shown.quarantined.push(Quarantined::new("prompt", &said.own, standing));
             continue;
         }
-        match prompt(said, name) {
+        match prompt(said, name, &mut shown.dropped) {
             Ok(def) => {
+                if let Some(name) = second.get(&def.name)
+                    && let Ok(other) = prompt(said, name.clone(), &mut Vec::new())
+                {
+                    shown.second.prompts.insert(def.name.clone(), Arc::new(other));
+                    shown.prompt_names.insert(name.clone(), said.own.clone());
+                }
                 shown.prompt_names.insert(def.name.clone(), said.own.clone());
                 shown.prompts.push(Arc::new(def));
             }
@@ -309,6 +327,16 @@ pub(crate) fn show(
     shown
 }
 
+/// Returns second names by the first, for a server without a prefix. What is a first name here is no second one.
+fn second_names(spec: &ServerSpec, names: &HashMap<&str, String>) -> HashMap<String, String> {
+    if !spec.prefix.is_empty() {
+        return HashMap::new();
+    }
+    let first: HashSet<&String> = names.values().collect();
+    let second = names.values().filter_map(|name| Some((name.clone(), second_name(&spec.name, name)?)));
+    second.filter(|(_, second)| !first.contains(second)).collect()
+}
+
 /// What is known of a tool that nobody has looked at: that there is one, and who can change that.
 fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
     let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
@@ -319,9 +347,11 @@ fn waiting(spec: &ServerSpec, said: &Said, name: String) -> ToolDef {
 
 fn show_resources(offer: &Offer, shown: &mut Shown) {
     for said in &offer.resources {
-        match cleaned(said, &[], Part::Resource) {
+        match cleaned(said, &[], shape::RESOURCE, Part::Resource, &mut shown.dropped) {
+            Ok(_) if !shown.addresses.insert(said.own.clone()) => {
+                shown.dropped.push((printable(&said.own), "the server lists this address twice".to_owned()));
+            }
             Ok((value, definition)) => {
-                shown.addresses.insert(said.own.clone());
                 shown.resources.push(ResourceDef {
                     uri: said.own.clone(),
                     name: text(&value, "name").unwrap_or_default(),
@@ -344,7 +374,7 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
             shown.quarantined.push(Quarantined::new("template", &said.own, standing));
             continue;
         }
-        match cleaned(said, &[], Part::Resource) {
+        match cleaned(said, &[], shape::RESOURCE, Part::Resource, &mut shown.dropped) {
             Ok((value, definition)) => {
                 shown.patterns.push((said.own.clone(), Template::new(&said.own)));
                 shown.templates.push(Arc::new(TemplateDef {
@@ -361,7 +391,12 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
     }
 }
 
-fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String> {
+fn tool(
+    spec: &ServerSpec,
+    said: &Said,
+    name: String,
+    left_out: &mut Vec<(String, String)>,
+) -> Result<OwnTool, String> {
     let own = &said.own;
     let mut replaced = vec![("name", name.as_str().into())];
     let (tasks, runs_as_task) = match execution(said) {
@@ -374,7 +409,7 @@ fn tool(spec: &ServerSpec, said: &Said, name: String) -> Result<OwnTool, String>
         Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
         _ => (TaskSupport::Never, false),
     };
-    let (value, definition) = cleaned(said, &replaced, Part::Definition)?;
+    let (value, definition) = cleaned(said, &replaced, shape::TOOL, Part::Definition, left_out)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
@@ -452,8 +487,9 @@ fn wants_header_inside(property: &Value) -> bool {
     }
 }
 
-fn prompt(said: &Said, name: String) -> Result<PromptDef, String> {
-    let (value, definition) = cleaned(said, &[("name", name.as_str().into())], Part::Definition)?;
+fn prompt(said: &Said, name: String, left_out: &mut Vec<(String, String)>) -> Result<PromptDef, String> {
+    let replaced = [("name", name.as_str().into())];
+    let (value, definition) = cleaned(said, &replaced, shape::PROMPT, Part::Definition, left_out)?;
     let arguments = value["arguments"].as_array().into_iter().flatten().map(|argument| PromptArgument {
         name: text(argument, "name").unwrap_or_default(),
         description: text(argument, "description"),
@@ -468,11 +504,18 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Returns a definition with some members replaced, and without what nobody sees in its words. All else in it keeps every
-/// byte, numbers included.
-fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value, Definition), String> {
-    let fields: Fields<'_> = serde_json::from_str(said.raw.get()).map_err(|error| error.to_string())?;
-    let mut text = String::with_capacity(said.raw.get().len() + 64);
+/// Returns a definition in the shape that it has to have, with some members replaced, and without what nobody sees in its
+/// words. All else in it keeps every byte, numbers included. Says which of its members are left out.
+fn cleaned(
+    said: &Said,
+    replaced: &[(&str, Value)],
+    members: &'static [Member],
+    part: Part,
+    left_out: &mut Vec<(String, String)>,
+) -> Result<(Value, Definition), String> {
+    let fitting = shape::fit(&said.raw, members)?;
+    let fields: Fields<'_> = serde_json::from_str(&fitting.text).map_err(|error| error.to_string())?;
+    let mut text = String::with_capacity(fitting.text.len() + 64);
     text.push('{');
     for (at, (key, raw)) in fields.0.iter().enumerate() {
         if at > 0 {
@@ -485,6 +528,10 @@ fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value
             None => text.push_str(raw.get()),
         }
     }
+    // Data is found by its address; what has no name besides is listed by it.
+    if part == Part::Resource && fields.get("name").is_none() {
+        text.push_str(&format!(r#","name":{}"#, Value::from(said.own.as_str())));
+    }
     text.push('}');
     let mut value = parse_strict(&text).map_err(|error| error.to_string())?;
     let mut raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
@@ -493,5 +540,7 @@ fn cleaned(said: &Said, replaced: &[(&str, Value)], part: Part) -> Result<(Value
         write_cleaned(&raw, part, &mut text).map_err(|error| error.to_string())?;
         raw = RawValue::from_string(text).map_err(|error| error.to_string())?;
     }
+    let of = printable(&said.own);
+    left_out.extend(fitting.left_out.into_iter().map(|(key, why)| (format!("`{key}` of {of}"), why)));
     Ok((value, Definition::new(raw)))
 }

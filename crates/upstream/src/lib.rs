@@ -27,6 +27,7 @@ mod patience;
 mod provider;
 mod recall;
 mod server;
+mod shape;
 mod slot;
 mod spec;
 mod status;

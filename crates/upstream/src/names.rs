@@ -4,12 +4,11 @@
 //! ends in a hash of the original. Who gets which name depends on what is offered and configured, never on the order in
 //! which it is listed.
 
+use portcullis_core::NAME_CHARS_MAX;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
-/// The longest name that common clients and models take.
-const NAME_CHARS_MAX: usize = 64;
 /// How much of the hash a changed name ends in; all that fits well where somebody has taken the short one on purpose.
 const HASH_CHARS: [usize; 2] = [8, 40];
 

@@ -137,6 +137,8 @@ impl Provider for Upstream {
             tools: shown.tools.clone(),
             prompts: shown.prompts.clone(),
             templates: shown.templates.clone(),
+            resources: shown.resources.iter().map(|resource| resource.uri.clone()).collect(),
+            second: shown.second.clone(),
         }
     }
 

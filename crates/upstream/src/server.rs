@@ -36,7 +36,7 @@ const STARTED_WITHIN: Duration = Duration::from_secs(60);
 /// How long a server that left a call without an answer may take to answer anything at all: as long as a call may, within
 /// these. One that does one thing at a time gets that long to be done with what it does.
 const ASKED_AFTER_MIN: Duration = Duration::from_secs(1);
-const ASKED_AFTER_MAX: Duration = Duration::from_secs(10);
+const ASKED_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How often a call is made again that the server has certainly not acted on.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -375,10 +375,12 @@ impl Server {
     /// last word is said of what is known last.
     fn count(&self, status: &mut Status) {
         let (shown, taken) = (self.shown.load(), self.taken.load());
-        let outranked = |kind: &str| taken.iter().filter(|one| one.kind == kind).count();
-        status.tools = shown.tool_names.len().saturating_sub(outranked("tool"));
+        let outranked =
+            |kind: &str| taken.iter().filter(|one| one.kind == kind && one.instead.is_none()).count();
+        let tools = shown.tool_names.len() - shown.second.tools.len();
+        status.tools = tools.saturating_sub(outranked("tool"));
         status.prompts = shown.prompts.len().saturating_sub(outranked("prompt"));
-        status.resources = shown.resources.len();
+        status.resources = shown.resources.len().saturating_sub(outranked("resource"));
         status.dropped.clone_from(&shown.dropped);
         let others = taken.iter().map(|one| (printable(shown.own_name(one.kind, &one.name)), one.why()));
         status.dropped.extend(others);

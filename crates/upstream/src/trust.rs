@@ -14,8 +14,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs up to this size are known by their contents. Runtimes that carry everything have about a hundred.
 const PROGRAM_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// How a file that an interpreter is to run ends. Other files among the arguments are data, which may change.
-const SCRIPTS: [&str; 12] = ["js", "mjs", "cjs", "ts", "mts", "py", "rb", "sh", "pl", "php", "lua", "jar"];
+/// How a file that an interpreter is to run ends, wherever it stands. Other files among the arguments are data, which may
+/// change, but for the one that an interpreter runs.
+const SCRIPTS: [&str; 19] = [
+    "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx", "py", "pyz", "rb", "sh", "pl", "php", "lua", "jar",
+    "dll", "exe", "wasm",
+];
+/// Programs that run what their first file says, with any version behind the name.
+const INTERPRETERS: [&str; 22] = [
+    "python", "pypy", "node", "nodejs", "deno", "bun", "tsx", "ts-node", "ruby", "perl", "php", "lua",
+    "luajit", "sh", "bash", "dash", "zsh", "java", "dotnet", "mono", "uv", "env",
+];
+/// Options of theirs whose value is a file, and not the one that is run.
+const BESIDE: [&str; 14] = [
+    "--env-file",
+    "--env-file-if-exists",
+    "--config",
+    "--project",
+    "--directory",
+    "--import-map",
+    "--lock",
+    "--with-requirements",
+    "-r",
+    "--require",
+    "--import",
+    "--loader",
+    "-cp",
+    "-classpath",
+];
+/// Options after which no file is run: what is, stands there or has a name.
+const INSTEAD: [&str; 4] = ["-m", "-c", "-e", "--eval"];
 
 /// Whether a server's definitions wait for a person.
 #[derive(Debug, Clone)]
@@ -154,14 +182,31 @@ fn stdio_facts(spec: &StdioSpec) -> Identity {
         ("env".to_owned(), names.join(" ")),
         ("program".to_owned(), program),
     ]);
-    for argument in &spec.args {
-        let path = spec.cwd.as_deref().unwrap_or(Path::new("/")).join(argument);
-        let is_script = path.extension().is_some_and(|ending| SCRIPTS.iter().any(|known| ending == *known));
-        if is_script && path.is_file() {
-            facts.insert(format!("script {argument}"), contents(&path));
-        }
+    let (from, program) = (spec.cwd.as_deref().unwrap_or(Path::new("/")), Path::new(&facts["command"]));
+    for argument in scripts(program, &spec.args, |argument| from.join(argument).is_file()) {
+        facts.insert(format!("script {argument}"), contents(&from.join(argument)));
     }
     facts
+}
+
+/// Returns which of a program's arguments are files that it runs.
+fn scripts<'a>(program: &Path, args: &'a [String], is_file: impl Fn(&str) -> bool) -> Vec<&'a str> {
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let mut runs_first = INTERPRETERS.contains(&name);
+    let (mut found, mut before) = (Vec::new(), "");
+    for argument in args.iter().map(String::as_str) {
+        let ending = Path::new(argument).extension();
+        let is_script = ending.is_some_and(|ending| SCRIPTS.iter().any(|known| ending == *known));
+        runs_first &= !INSTEAD.contains(&argument);
+        let is_first = runs_first && !BESIDE.contains(&before);
+        if (is_script || is_first) && is_file(argument) {
+            found.push(argument);
+            runs_first &= !is_first;
+        }
+        before = argument;
+    }
+    found
 }
 
 /// Which file it was: device, number, size, and when it and what is known of it changed.
@@ -216,4 +261,33 @@ fn contents(path: &Path) -> String {
     }
     known.insert(path.to_owned(), (stamp, digest.clone()));
     digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_interpreter_runs_is_told_from_data() {
+        let cases = [
+            ("/usr/bin/python3.11", "/srv/serve /srv/data", "/srv/serve"),
+            ("/usr/bin/python3", "-u serve data", "serve"),
+            ("/usr/bin/python3", "-m serve data", ""),
+            ("/usr/bin/node", "--env-file data -r hook.js serve data", "hook.js serve"),
+            ("/usr/bin/java", "-jar serve data", "serve"),
+            ("/usr/bin/dotnet", "serve.dll data", "serve.dll"),
+            ("/usr/bin/uv", "run --directory data serve data", "serve"),
+            ("/usr/bin/env", "A=1 python3 serve", "serve"),
+            ("/usr/bin/bash", "-c data", ""),
+            // What runs by itself runs no other file, but for those that say what they are.
+            ("/srv/serve", "data serve", ""),
+            ("/usr/bin/npx", "data tool.js", "tool.js"),
+        ];
+        let files = ["/srv/serve", "/srv/data", "serve", "data", "hook.js", "serve.dll", "tool.js"];
+        for (program, args, expected) in cases {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            let found = scripts(Path::new(program), &args, |argument| files.contains(&argument));
+            assert_eq!(found.join(" "), expected, "{program} {args:?}");
+        }
+    }
 }

@@ -405,6 +405,54 @@ pub fn dress(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
     complete(revision, kind, object, |_| Present { result_type, ..Present::default() })
 }
 
+/// Returns whether clients of a revision take this schema of a tool's results. With sessions, results are objects.
+pub fn takes_output_schema(revision: Revision, schema: &Value) -> bool {
+    revision.era() == Era::PerRequest || schema["type"] == "object"
+}
+
+/// Returns a stranger's definition of a tool without the schema of its results.
+pub fn without_output_schema(definition: &RawValue) -> Box<RawValue> {
+    without("outputSchema", definition.get()).unwrap_or_else(|| definition.to_owned())
+}
+
+/// Returns a stranger's result of a tool as clients of the revision take it, where that is otherwise than it came. With
+/// sessions, what is structured is an object; anything else is told in words, if it is not already.
+///
+/// Nearly every result is right, which is seen without reading it: a quote in a text has a `\` before it.
+pub fn structured_as_taken(revision: Revision, result: &RawValue) -> Option<Box<RawValue>> {
+    let is_object = |after: &str| {
+        let value = after.trim_start().strip_prefix(':');
+        value.is_none_or(|value| value.trim_start().starts_with('{'))
+    };
+    if revision.era() == Era::PerRequest || result.get().split(STRUCTURED_QUOTED).skip(1).all(is_object) {
+        return None;
+    }
+    let fields: Fields<'_> = serde_json::from_str(result.get()).ok()?;
+    let structured = fields.get(STRUCTURED).filter(|value| !value.get().starts_with('{'))?;
+    let rest = without(STRUCTURED, result.get())?;
+    let says_nothing = |content: &RawValue| {
+        serde_json::from_str::<Vec<IgnoredAny>>(content.get()).map_or(true, |items| items.is_empty())
+    };
+    if structured.get() == "null" || !fields.get("content").is_none_or(says_nothing) {
+        return Some(rest);
+    }
+    let told = Value::from(structured.get());
+    let rest = without("content", rest.get())?;
+    let rest = rest.get().strip_prefix('{')?;
+    let comma = if rest == "}" { "" } else { "," };
+    RawValue::from_string(format!(r#"{{"content":[{{"type":"text","text":{told}}}]{comma}{rest}"#)).ok()
+}
+
+const STRUCTURED: &str = "structuredContent";
+const STRUCTURED_QUOTED: &str = r#""structuredContent""#;
+
+/// Returns an object without one of its members.
+fn without(key: &str, object: &str) -> Option<Box<RawValue>> {
+    let fields: Fields<'_> = serde_json::from_str(object).ok()?;
+    let inside = fields.inside(|name| name != key).ok()?;
+    RawValue::from_string(format!("{{{inside}}}")).ok()
+}
+
 /// Puts around a stranger's result object what it does not have yet.
 pub fn dress_foreign(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
     complete(revision, kind, object, |object| serde_json::from_slice(object).unwrap_or_default())
@@ -594,6 +642,39 @@ mod tests {
             let got = of_http(header, &meta(version, offers));
             let got = got.map(|r| r.map(Revision::as_str)).map_err(|e| e.code);
             assert_eq!(got, expected, "{header:?} {version:?} {offers}");
+        }
+    }
+
+    #[test]
+    fn with_sessions_what_is_structured_is_an_object() {
+        let taken = |revision, result: &str| {
+            let raw = RawValue::from_string(result.to_owned()).unwrap();
+            structured_as_taken(revision, &raw).map(|raw| raw.get().to_owned())
+        };
+        let text = r#"{"type":"text","text":"x"}"#;
+        let cases = [
+            (r#"{"content":[T],"structuredContent":7.0,"a":1.50}"#, r#"{"content":[T],"a":1.50}"#),
+            (r#"{"structuredContent" : [ 1 ],"content":[T]}"#, r#"{"content":[T]}"#),
+            (r#"{"content":[T],"structuredContent":null}"#, r#"{"content":[T]}"#),
+            // What would be lost is told.
+            (r#"{"structuredContent":[1.0]}"#, r#"{"content":[{"type":"text","text":"[1.0]"}]}"#),
+            (
+                r#"{"content":[],"structuredContent":"\"","isError":false}"#,
+                r#"{"content":[{"type":"text","text":"\"\\\"\""}],"isError":false}"#,
+            ),
+        ];
+        for (result, expected) in cases {
+            let (result, expected) = (result.replace('T', text), expected.replace('T', text));
+            assert_eq!(taken(Revision::V2025_11_25, &result), Some(expected), "{result}");
+            assert_eq!(taken(Revision::V2026_07_28, &result), None, "{result}");
+        }
+        for result in [
+            r#"{"content":[],"structuredContent": {"structuredContent":[]}}"#,
+            r#"{"content":[{"type":"text","text":"\"structuredContent\":7"}]}"#,
+            r#"{"content":[],"_meta":{"structuredContent":7}}"#,
+            r#"{"content":["structuredContent"]}"#,
+        ] {
+            assert_eq!(taken(Revision::V2025_11_25, result), None, "{result}");
         }
     }
 

@@ -35,6 +35,11 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
         }
         Output::Raw(raw) => {
             let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
+            let taken = match target {
+                Target::Tool(_) => era::structured_as_taken(revision, raw),
+                Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+            };
+            let raw = taken.as_ref().unwrap_or(raw);
             let mut result = Vec::with_capacity(raw.get().len() + ENVELOPE_BYTES);
             result.extend_from_slice(raw.get().as_bytes());
             era::dress_foreign(revision, kind, result)
@@ -61,6 +66,13 @@ pub fn page(
         }
     }
     dress(revision, CACHEABLE, write(&Page(key, items, next_cursor)))
+}
+
+/// Writes a tool's definition for clients of a revision that does not take its schema of results.
+pub fn tool_for(revision: Revision, tool: &ToolDef) -> Option<Box<RawValue>> {
+    let (schema, definition) = (tool.output_schema.as_ref()?, tool.definition.as_ref()?);
+    let is_taken = era::takes_output_schema(revision, schema);
+    (!is_taken).then(|| era::without_output_schema(definition.raw()))
 }
 
 /// Writes a tool's definition.

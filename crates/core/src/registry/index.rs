@@ -2,9 +2,10 @@
 //!
 //! Native families come first. Of servers that offer the same name, the one with the longer prefix has it, then the first
 //! in the order of their names: never the one that was there first. What a configured server had before stays its own
-//! while it is not there, so that no other can step into its place.
+//! while it is not there, so that no other can step into its place. Something of a server without a prefix that does not
+//! get its name appears with the server before it, unless that is anybody's name.
 
-use super::{Catalog, Owns, Provider, RegistryError, Taken};
+use super::{Catalog, Owns, Provider, RegistryError, Taken, second_name};
 use crate::call::{CompletionOf, Target};
 use crate::tool::ToolDef;
 use std::cmp::Reverse;
@@ -18,6 +19,8 @@ pub(super) struct Index {
     prompts: HashMap<String, usize>,
     templates: HashMap<String, usize>,
     pub(super) providers: Vec<Arc<dyn Provider>>,
+    /// The places of all providers, in the order in which names are given.
+    by_claim: Vec<usize>,
 }
 
 /// Names that are a configured server's, whether it is there or not.
@@ -44,6 +47,9 @@ struct Holders<'a> {
     tools: HashMap<&'a str, usize>,
     prompts: HashMap<&'a str, usize>,
     templates: HashMap<&'a str, usize>,
+    resources: HashMap<&'a str, usize>,
+    second_tools: HashMap<String, usize>,
+    second_prompts: HashMap<String, usize>,
 }
 
 impl Index {
@@ -67,7 +73,8 @@ impl Index {
         }
         let claimants = claimants(providers, kept);
         let holders = holders(&claimants, &offers, kept);
-        let mut index = Index { providers: providers.to_vec(), ..Index::default() };
+        let by_claim = claimants.iter().filter_map(|claimant| claimant.at).collect();
+        let mut index = Index { providers: providers.to_vec(), by_claim, ..Index::default() };
         let mut taken: Vec<Vec<Taken>> = providers.iter().map(|_| Vec::new()).collect();
         let mut places = vec![0; providers.len()];
         for (place, claimant) in claimants.iter().enumerate() {
@@ -76,28 +83,47 @@ impl Index {
             }
         }
         for (at, offer) in offers.iter().enumerate() {
-            let mut has = |kind, holders: &HashMap<&str, usize>, name: &str| {
+            // Returns whether a name is this one's, and notes whose it is otherwise.
+            let mut has = |kind, holders: &HashMap<&str, usize>, name: &str, instead: Option<&String>| {
                 let holder = holders.get(name).copied().unwrap_or(places[at]);
                 if holder != places[at] {
                     let who = &claimants[holder];
                     let server = who.prefix.map(|_| who.name.to_owned());
-                    taken[at].push(Taken { kind, name: name.to_owned(), server, is_there: who.at.is_some() });
+                    let (name, instead) = (name.to_owned(), instead.cloned());
+                    taken[at].push(Taken { kind, name, instead, server, is_there: who.at.is_some() });
                 }
                 holder == places[at]
             };
-            for tool in offer.tools.iter().filter(|tool| has("tool", &holders.tools, &tool.name)) {
-                index.tools.insert(tool.name.clone(), (tool.clone(), at));
-                index.catalog.tools.push(tool.clone());
+            let is_mine =
+                |holders: &HashMap<String, usize>, name: &str| holders.get(name) == Some(&places[at]);
+            for first in &offer.tools {
+                let second = offer.second.tools.get(&first.name);
+                let second = second.filter(|tool| is_mine(&holders.second_tools, &tool.name));
+                let is_first = has("tool", &holders.tools, &first.name, second.map(|tool| &tool.name));
+                if let Some(tool) = Some(first).filter(|_| is_first).or(second) {
+                    index.tools.insert(tool.name.clone(), (tool.clone(), at));
+                    index.catalog.tools.push(tool.clone());
+                }
             }
-            for prompt in offer.prompts.iter().filter(|prompt| has("prompt", &holders.prompts, &prompt.name))
-            {
-                index.prompts.insert(prompt.name.clone(), at);
-                index.catalog.prompts.push(prompt.clone());
+            for first in &offer.prompts {
+                let second = offer.second.prompts.get(&first.name);
+                let second = second.filter(|prompt| is_mine(&holders.second_prompts, &prompt.name));
+                let is_first =
+                    has("prompt", &holders.prompts, &first.name, second.map(|prompt| &prompt.name));
+                if let Some(prompt) = Some(first).filter(|_| is_first).or(second) {
+                    index.prompts.insert(prompt.name.clone(), at);
+                    index.catalog.prompts.push(prompt.clone());
+                }
             }
             let templates = &holders.templates;
-            for one in offer.templates.iter().filter(|one| has("template", templates, &one.uri_template)) {
+            for one in
+                offer.templates.iter().filter(|one| has("template", templates, &one.uri_template, None))
+            {
                 index.templates.insert(one.uri_template.clone(), at);
                 index.catalog.templates.push(one.clone());
+            }
+            for uri in &offer.resources {
+                has("resource", &holders.resources, uri, None);
             }
         }
         // What waits is known by name and not listed, and takes nobody's name away.
@@ -149,8 +175,8 @@ impl Index {
     /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits.
     pub(super) fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
         let mut by_form = None;
-        for (at, provider) in self.providers.iter().enumerate() {
-            match provider.owns_resource(uri, client) {
+        for at in self.by_claim.iter().copied() {
+            match self.providers[at].owns_resource(uri, client) {
                 Owns::Listed => return Some(at),
                 Owns::ByForm => by_form = by_form.or(Some(at)),
                 Owns::Not => {}
@@ -213,6 +239,9 @@ fn holders<'a>(
             for template in &offer.templates {
                 holders.templates.entry(&template.uri_template).or_insert(place);
             }
+            for uri in &offer.resources {
+                holders.resources.entry(uri).or_insert(place);
+            }
         }
         if let Some(kept) = claimant.prefix.and_then(|_| kept.get(claimant.name)) {
             for tool in &kept.tools {
@@ -223,7 +252,32 @@ fn holders<'a>(
             }
         }
     }
+    let bare = claimants.iter().enumerate().filter(|(_, claimant)| claimant.prefix == Some(""));
+    for (place, claimant) in bare {
+        let (offer, kept) = (claimant.at.map(|at| &offers[at]), kept.get(claimant.name));
+        let tools = offer.into_iter().flat_map(|offer| offer.tools.iter().map(|tool| &tool.name));
+        let tools = tools.chain(kept.into_iter().flat_map(|kept| &kept.tools));
+        give_second(place, claimant.name, tools, &holders.tools, &mut holders.second_tools);
+        let prompts = offer.into_iter().flat_map(|offer| offer.prompts.iter().map(|prompt| &prompt.name));
+        let prompts = prompts.chain(kept.into_iter().flat_map(|kept| &kept.prompts));
+        give_second(place, claimant.name, prompts, &holders.prompts, &mut holders.second_prompts);
+    }
     holders
+}
+
+/// Gives those names of a server that are others' a second form, which is nobody's first.
+fn give_second<'a>(
+    place: usize,
+    server: &str,
+    names: impl Iterator<Item = &'a String>,
+    first: &HashMap<&str, usize>,
+    second: &mut HashMap<String, usize>,
+) {
+    for name in names.filter(|name| first.get(name.as_str()) != Some(&place)) {
+        if let Some(name) = second_name(server, name).filter(|name| !first.contains_key(name.as_str())) {
+            second.entry(name).or_insert(place);
+        }
+    }
 }
 
 #[cfg(test)]

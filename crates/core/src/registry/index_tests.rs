@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::gate::Permit;
-use crate::registry::Definition;
+use crate::registry::{Definition, Second, TemplateDef};
 use crate::tool::{Limits, Unruled};
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -18,12 +18,14 @@ struct Server {
     name: &'static str,
     prefix: Option<&'static str>,
     offer: Arc<Mutex<Option<Vec<&'static str>>>>,
+    /// What it lists, and forms for more; a form ends in `*`.
+    addresses: &'static [&'static str],
     told: Arc<Mutex<Vec<String>>>,
 }
 
 fn server(name: &'static str, prefix: &'static str, tools: &[&'static str]) -> Server {
     let offer = Arc::new(Mutex::new(Some(tools.to_vec())));
-    Server { name, prefix: Some(prefix), offer, told: Arc::default() }
+    Server { name, prefix: Some(prefix), offer, addresses: &[], told: Arc::default() }
 }
 
 fn native(name: &'static str, tools: &[&'static str]) -> Server {
@@ -61,8 +63,33 @@ impl Provider for Server {
 
     fn catalog(&self) -> Catalog {
         let offer = self.offer.lock().unwrap();
-        let tools = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
-        Catalog { tools, ..Catalog::default() }
+        let tools: Vec<_> = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
+        let mut second = Second::default();
+        for first in tools.iter().filter(|_| self.prefix == Some("")) {
+            let name = second_name(self.name, &first.name).unwrap();
+            second.tools.insert(first.name.clone(), tool(self.name, &name));
+        }
+        let (forms, listed): (Vec<_>, Vec<_>) = self.addresses.iter().partition(|uri| uri.ends_with('*'));
+        let form = |uri: &str| TemplateDef {
+            uri_template: uri.to_owned(),
+            name: String::new(),
+            title: None,
+            description: None,
+            mime_type: None,
+            definition: None,
+        };
+        let templates = forms.into_iter().map(|uri| Arc::new(form(uri))).collect();
+        let resources = listed.into_iter().map(|uri| (*uri).to_owned()).collect();
+        Catalog { tools, second, templates, resources, ..Catalog::default() }
+    }
+
+    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
+        let fits = |form: &&str| form.strip_suffix('*').is_some_and(|start| uri.starts_with(start));
+        match self.addresses.contains(&uri) {
+            true => Owns::Listed,
+            false if self.addresses.iter().any(fits) => Owns::ByForm,
+            false => Owns::Not,
+        }
     }
 
     fn outranked(&self, taken: Vec<Taken>) {
@@ -100,14 +127,18 @@ fn who_has_a_name_does_not_depend_on_who_came_first() {
         for at in order {
             registry.add(offers[at].clone()).unwrap();
         }
-        assert_eq!(listed(&registry), "files:read a:echo b:only c:c_sum", "{order:?}");
+        assert_eq!(
+            listed(&registry),
+            "files:read a:echo a:a_read a:a_c_sum b:b_echo b:only c:c_sum",
+            "{order:?}"
+        );
         let told = offers.iter().map(|one| one.told.lock().unwrap().join(", ")).collect::<Vec<_>>();
         assert_eq!(
             told,
             [
                 "",
-                "`read` is a tool of the hub, `c_sum` is a tool of server `c`",
-                "`echo` is a tool of server `a`",
+                "`read` is a tool of the hub; this one is `a_read`, `c_sum` is a tool of server `c`; this one is `a_c_sum`",
+                "`echo` is a tool of server `a`; this one is `b_echo`",
                 ""
             ]
         );
@@ -122,20 +153,57 @@ fn nobody_steps_into_the_place_of_a_configured_server() {
     registry.add(b.clone()).unwrap();
     registry.expects(vec![expected("a", "1", &[]), expected("b", "1", &[])]);
     // What nobody has looked at takes no name away.
-    assert_eq!(listed(&registry), "a:echo b:new");
+    assert_eq!(listed(&registry), "a:echo b:b_echo b:new");
     for gone in [Some(vec!["?echo"]), None] {
         *a.offer.lock().unwrap() = gone;
         registry.inner.reindex();
-        assert_eq!(listed(&registry), "b:new");
+        assert_eq!(listed(&registry), "b:b_echo b:new");
     }
     registry.remove("a");
-    assert_eq!(listed(&registry), "b:new");
-    assert_eq!(*b.told.lock().unwrap(), ["`echo` is kept for server `a`, which does not run"]);
+    assert_eq!(listed(&registry), "b:b_echo b:new");
+    let told = ["`echo` is kept for server `a`, which does not run; this one is `b_echo`"];
+    assert_eq!(*b.told.lock().unwrap(), told);
     // Under other names it has no claim to the old ones, but to those that are known of it.
     registry.expects(vec![expected("a", "2", &["new"]), expected("b", "1", &[])]);
-    assert_eq!(listed(&registry), "b:echo");
+    assert_eq!(listed(&registry), "b:echo b:b_new");
     registry.expects(vec![expected("b", "1", &[])]);
     assert_eq!(listed(&registry), "b:echo b:new");
+}
+
+#[test]
+fn a_second_name_is_nobody_elses_whoever_is_there() {
+    // All of them would be called `a_b_c`: one has it, for two others it would be the second.
+    let first = server("z", "", &["a_b_c"]);
+    let (a, a_b, b) = (server("a", "", &["b_c"]), server("a_b", "", &["c"]), server("-", "", &["b_c", "c"]));
+    let registry = Registry::default();
+    for one in [&a, &a_b, &b] {
+        registry.add(one.clone()).unwrap();
+    }
+    assert_eq!(listed(&registry), "-:b_c -:c a:a_b_c");
+    assert_eq!(*a_b.told.lock().unwrap(), ["`c` is a tool of server `-`"]);
+    let all = ["-", "a", "a_b", "z"];
+    registry.expects(all.map(|name| expected(name, "1", &[])).into());
+    registry.remove("a");
+    assert_eq!(listed(&registry), "-:b_c -:c", "what is kept for one is not given to another");
+    registry.add(a.clone()).unwrap();
+    registry.add(first).unwrap();
+    assert_eq!(listed(&registry), "-:b_c -:c z:a_b_c");
+    assert_eq!(*a.told.lock().unwrap(), ["`b_c` is a tool of server `-`"]);
+}
+
+#[test]
+fn an_address_and_its_form_are_of_the_same_server() {
+    let short = Server { addresses: &["x:1", "x:*"], ..server("a", "a_", &[]) };
+    let long = Server { addresses: &["x:1", "x:*", "y:1"], ..server("b", "longer_", &[]) };
+    let registry = Registry::default();
+    registry.add(short.clone()).unwrap();
+    registry.add(long.clone()).unwrap();
+    for uri in ["x:1", "x:2"] {
+        assert_eq!(registry.owner_of(uri, "").unwrap().name(), "b", "{uri}");
+    }
+    let lost = ["`x:*` is a template of server `b`", "`x:1` is a resource of server `b`"];
+    assert_eq!((*short.told.lock().unwrap()).as_slice(), lost);
+    assert!(long.told.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -356,7 +356,7 @@ mod tests {
         ## enabled = true
         # Milliseconds that a call may take without a sign of progress.
         ## timeout_ms = 30000
-        # What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing.
+        # What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing, where no other has the name.
         ## prefix = "git_"
         # Which of its tools appear, by the names it gives them.
         ## tools = { allow = ["*"], deny = [] }

@@ -252,7 +252,7 @@ impl Checks<'_> {
             oauth,
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             timeout: Duration::from_millis(server.timeout_ms),
-            prefix: prefix(server.prefix.as_deref().unwrap_or(name)),
+            prefix: self.prefix(&at("prefix"), server.prefix.as_deref().unwrap_or(name)),
             allow: self.pattern(&at("tools/allow"), &server.tools.allow),
             deny: (!server.tools.deny.is_empty())
                 .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
@@ -283,6 +283,16 @@ impl Checks<'_> {
             }
         }
         names.iter().map(|(own, other)| (own.clone(), other.clone())).collect()
+    }
+
+    /// Returns what stands before the names of a server's tools, as `git` or as `git_`.
+    fn prefix(&mut self, pointer: &str, written: &str) -> String {
+        // Anything else would be changed in every name, and leave too little room for the tool's own.
+        if !written.is_empty() && !is_server_name(written.strip_suffix('_').unwrap_or(written)) {
+            self.unexpected(pointer, written, &format!("\"\", or {}", server_name_expected()));
+        }
+        let between = if written.is_empty() || written.ends_with('_') { "" } else { "_" };
+        format!("{written}{between}")
     }
 
     /// A command is a name that is looked up, or a path. Which one must not depend on where anybody is.
@@ -441,12 +451,6 @@ fn is_origin(text: &str) -> bool {
             && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
     };
     text.split_once("://").is_some_and(|(scheme, host)| scheme_fits(scheme) && is_host(host))
-}
-
-/// Returns what stands before the names of a server's tools, as `git` or as `git_`.
-fn prefix(written: &str) -> String {
-    let between = if written.is_empty() || written.ends_with('_') { "" } else { "_" };
-    format!("{written}{between}")
 }
 
 fn effects(names: &[EffectName]) -> EffectSet {

@@ -718,3 +718,13 @@ fn a_prefix_says_what_stands_between_or_leaves_it_out() {
     let prefixes: Vec<&str> = config.mcp.iter().map(|server| server.prefix.as_str()).collect();
     assert_eq!(prefixes, ["a_", "g_", "g_", ""]);
 }
+
+#[test]
+fn a_prefix_that_no_name_could_have_is_refused() {
+    let long = "x".repeat(33);
+    for written in ["my.srv/", "a b", "_", long.as_str()] {
+        let told = check(&format!("[mcp.a]\ncommand = \"x\"\nprefix = \"{written}\"\n"));
+        let expected = "expected \"\", or letters, digits, `-` and `_`, 1 to 32 of them";
+        assert!(told.contains("mcp.a.prefix") && told.contains(expected), "{told}");
+    }
+}

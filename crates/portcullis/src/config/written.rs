@@ -468,7 +468,7 @@ pub(super) struct McpServer {
     /// Milliseconds that a call may take without a sign of progress.
     #[schemars(range(min = 100, max = 86_400_000))]
     pub(super) timeout_ms: u64,
-    /// What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing.
+    /// What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing, where no other has the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"git_")]
     pub(super) prefix: Option<String>,

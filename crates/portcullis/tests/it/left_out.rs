@@ -83,3 +83,65 @@ async fn what_has_to_stay_as_it_is_is_never_changed() {
     let expected = [("value", "a\\u{200b}"), ("key", "a\\u{202e}"), ("bad", "a\\u{1b}")];
     assert_eq!(dropped, expected.map(|(name, shown)| (name.to_owned(), why(shown))));
 }
+
+#[tokio::test]
+async fn one_odd_definition_takes_no_list_from_those_who_look_at_all_of_it() {
+    let with = |name: &str, key: &str, says: Value| {
+        let mut tool = tool(name, "Fine");
+        tool[key] = says;
+        tool
+    };
+    let shop = Shop::new(&json!({
+        "tools": [
+            with("silent", "description", Value::Null),
+            with("number", "description", json!(5)),
+            with("hints", "annotations", json!({ "readOnlyHint": "yes", "title": null, "mine": null })),
+            with("list", "outputSchema", json!({ "type": "array", "items": { "type": "integer" } })),
+        ],
+        "prompts": [{ "name": "none", "arguments": null }, { "name": "odd", "arguments": {} }],
+        "resources": [{ "uri": "x://1" }, { "uri": "x://2", "name": null, "size": "big" }],
+        "resourceTemplates": [{ "uriTemplate": "x://{a}/b" }],
+        "results": { "list": { "content": [{ "type": "text", "text": "[1]" }], "structuredContent": [1] } },
+    }));
+    let home = home();
+    shop.configure(&home, "trust = \"always\"\neffect = \"read\"");
+    let hub = home.serve().await;
+    let (mut older, mut newer) = (http(&hub, "2025-11-25").await, http(&hub, "2026-07-28").await);
+    sees(&mut older, "shop_list").await;
+    let mut tools = Vec::new();
+    for client in [&mut older, &mut newer] {
+        let listed = client.result("tools/list", json!({})).await;
+        let listed = listed["tools"].as_array().unwrap();
+        let ours = listed.iter().filter(|tool| tool["name"].as_str().unwrap().starts_with("shop_"));
+        tools.push(ours.cloned().collect::<Vec<_>>());
+    }
+    let schema = json!({ "type": "object" });
+    assert_eq!(
+        tools[0],
+        [
+            json!({ "name": "shop_silent", "inputSchema": schema }),
+            json!({ "name": "shop_hints", "description": "Fine", "inputSchema": schema, "annotations": { "mine": null } }),
+            // Results that are no objects are new in 2026-07-28.
+            json!({ "name": "shop_list", "description": "Fine", "inputSchema": schema }),
+        ]
+    );
+    assert_eq!(tools[1][2]["outputSchema"]["type"], "array");
+    assert_eq!(older.call("shop_list", json!({})).await.get("structuredContent"), None);
+    assert_eq!(newer.call("shop_list", json!({})).await["structuredContent"], json!([1]));
+
+    let prompts = older.result("prompts/list", json!({})).await;
+    assert_eq!(prompts["prompts"], json!([{ "name": "shop_none" }]));
+    let resources = older.result("resources/list", json!({})).await;
+    let expected = json!([{ "uri": "x://1", "name": "x://1" }, { "uri": "x://2", "name": "x://2" }]);
+    assert_eq!(resources["resources"], expected);
+    let templates = older.result("resources/templates/list", json!({})).await;
+    let last = templates["resourceTemplates"].as_array().unwrap().last().unwrap();
+    assert_eq!(*last, json!({ "uriTemplate": "x://{a}/b", "name": "x://{a}/b" }));
+    let why = [
+        ("number", "`description` is not a text"),
+        ("`readOnlyHint` of hints", "it is not true or false"),
+        ("odd", "`arguments` is not a list"),
+        ("`size` of x://2", "it is not a number"),
+    ];
+    assert_eq!(left_out(&home, 4).await, why.map(|(name, why)| (name.to_owned(), why.to_owned())));
+}

@@ -45,33 +45,45 @@ async fn a_name_that_two_offer_has_one_owner_and_the_other_is_told() {
     sees(&mut client, "only_b").await;
     let lost =
         stands(&home, "b", |status| status["dropped"].as_array().is_some_and(|all| all.len() == 2)).await;
-    assert_eq!(left_out(&lost), ["`echo` is a tool of server `a`", "`hello` is a prompt of server `a`"]);
-    assert_eq!((&lost["tools"], &lost["prompts"]), (&json!(1), &json!(0)), "{lost}");
-    let shadows = stands(&home, "a", |status| status["tools"] == 2).await;
+    let told = [
+        "`echo` is a tool of server `a`; this one is `b_echo`",
+        "`hello` is a prompt of server `a`; this one is `b_hello`",
+    ];
+    assert_eq!(left_out(&lost), told);
+    assert_eq!((&lost["tools"], &lost["prompts"]), (&json!(2), &json!(1)), "{lost}");
+    let shadows = stands(&home, "a", |status| status["tools"] == 4).await;
     assert_eq!(
         left_out(&shadows),
-        ["`workspace_read` is a tool of the hub", "`call_tool` is a tool of the hub"]
+        [
+            "`workspace_read` is a tool of the hub; this one is `a_workspace_read`",
+            "`call_tool` is a tool of the hub; this one is `a_call_tool`"
+        ]
     );
     let listed = client.result("tools/list", json!({})).await;
     assert_eq!(names(&listed["tools"]).iter().filter(|name| **name == "echo").count(), 1);
     assert_eq!(text(&client.call("echo", json!({})).await), "called echo");
+    let prompts = client.result("prompts/list", json!({})).await;
+    assert_eq!(names(&prompts["prompts"]), ["hello", "b_hello"]);
 
     // While its owner is away nobody else answers to the name, and afterwards it is the same one.
     done(&home, &["mcp", "disable", "a"]).await;
     let kept = stands(&home, "b", |status| left_out(status).iter().any(|why| why.contains("kept"))).await;
-    assert_eq!(left_out(&kept)[0], "`echo` is kept for server `a`, which does not run");
+    assert_eq!(left_out(&kept)[0], "`echo` is kept for server `a`, which does not run; this one is `b_echo`");
     assert_eq!(client.refused("tools/call", json!({ "name": "echo", "arguments": {} })).await, -32602);
     done(&home, &["mcp", "enable", "a"]).await;
     sees(&mut client, "echo").await;
     assert_eq!(text(&client.call("echo", json!({})).await), "called echo");
     assert_eq!((a.calls(), b.calls()), (vec!["echo".to_owned(); 2], Vec::new()));
+    assert_eq!(text(&client.call("b_echo", json!({})).await), "called echo");
+    client.result("prompts/get", json!({ "name": "b_hello" })).await;
+    assert_eq!(b.calls(), ["echo", "hello"]);
 
     // Whoever is configured no longer has no name.
     configure(&home, &[("b", &b)]);
     stands(&home, "b", |status| left_out(status).is_empty()).await;
     sees(&mut client, "echo").await;
     client.call("echo", json!({})).await;
-    assert_eq!((a.calls().len(), b.calls().len()), (2, 1));
+    assert_eq!((a.calls().len(), b.calls().len()), (2, 3));
 }
 
 #[tokio::test]
@@ -93,8 +105,34 @@ async fn whoever_lists_an_address_is_asked_before_those_who_have_a_form_for_it()
         client.result("resources/read", json!({ "uri": uri })).await;
     }
     assert_eq!((a.calls(), b.calls()), (vec!["b://other".to_owned()], vec!["b://secret".to_owned()]));
-    let status = stands(&home, "b", |status| status["resources"] == 1).await;
+    let so = |status: &Value| status["resources"] == 1 && !left_out(status).is_empty();
+    let status = stands(&home, "b", so).await;
     assert_eq!(left_out(&status), ["`b://{+x}` is a template of server `a`"]);
+}
+
+#[tokio::test]
+async fn an_address_that_two_list_is_listed_once_by_the_one_who_answers() {
+    let listed = json!([{ "uri": "x://1", "name": "one" }]);
+    let form = json!([{ "uriTemplate": "x://{+x}", "name": "any" }]);
+    let offer =
+        |name: &str| json!({ "tools": [tool(name, "T")], "resources": listed, "resourceTemplates": form });
+    let (home, a, longer) = (home(), Shop::new(&offer("only_a")), Shop::new(&offer("only_b")));
+    let more = "trust = \"always\"\neffect = \"read\"";
+    home.configure(&format!("{UNHURRIED}{}{}", a.section("a", more), longer.section("longer", more)));
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "a_only_a").await;
+    sees(&mut client, "longer_only_b").await;
+    let resources = client.result("resources/list", json!({})).await;
+    let ours = resources["resources"].as_array().unwrap().iter().filter(|one| one["uri"] == "x://1").count();
+    assert_eq!(ours, 1, "{resources}");
+    for uri in ["x://1", "x://2"] {
+        client.result("resources/read", json!({ "uri": uri })).await;
+    }
+    assert_eq!((a.calls(), longer.calls()), (Vec::new(), vec!["x://1".to_owned(), "x://2".to_owned()]));
+    let status = stands(&home, "a", |status| status["resources"] == 0).await;
+    let lost = ["`x://{+x}` is a template of server `longer`", "`x://1` is a resource of server `longer`"];
+    assert_eq!(left_out(&status), lost);
 }
 
 #[tokio::test]
