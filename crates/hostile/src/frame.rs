@@ -1,7 +1,7 @@
 //! Lines from a stranger, and the messages in them.
 
 use crate::{Verdict, hold};
-use portcullis_wire::frame::{Line, LineReader};
+use portcullis_wire::frame::{BYTE_ORDER_MARK, Line, LineReader};
 use portcullis_wire::message::{self, Incoming, Malformed, Message};
 use portcullis_wire::{Id, rpc};
 use std::io;
@@ -63,6 +63,7 @@ pub fn check_with(input: &[u8], read: Read) -> Verdict {
 /// What the lines are, told in the simplest way.
 fn expected(text: &[u8], bound: usize) -> Vec<Line> {
     let mut lines = Vec::new();
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let whole = line.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let line = whole.unwrap_or(line);

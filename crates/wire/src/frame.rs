@@ -45,7 +45,7 @@ pub struct LineReader<R> {
     told: usize,
     line_bytes_max: usize,
     skipped: Option<Skipped>,
-    /// No line was read yet, so that a byte order mark may come.
+    /// Nothing was read yet, so that a byte order mark may come.
     is_fresh: bool,
 }
 
@@ -64,6 +64,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
     pub async fn next(&mut self) -> std::io::Result<Line> {
+        while self.is_fresh {
+            self.begin().await?;
+        }
         loop {
             if self.skipped.is_some() {
                 return self.skip_line().await;
@@ -99,15 +102,25 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Leaves out the mark that all may begin with, as soon as there is enough to tell.
+    async fn begin(&mut self) -> std::io::Result<()> {
+        if self.buffer.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&self.buffer) {
+            self.is_fresh = self.read_more().await? > 0;
+            return Ok(());
+        }
+        self.is_fresh = false;
+        if self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.buffer.advance(BYTE_ORDER_MARK.len());
+        }
+        Ok(())
+    }
+
     /// Returns what there is of the line, and what may follow it.
     fn so_far(&self) -> &[u8] {
         self.large.as_ref().map_or(&self.buffer[..], AsRef::as_ref)
     }
 
-    fn judged(&mut self, mut line: Bytes) -> Line {
-        if std::mem::take(&mut self.is_fresh) && line.starts_with(BYTE_ORDER_MARK) {
-            line.advance(BYTE_ORDER_MARK.len());
-        }
+    fn judged(&self, line: Bytes) -> Line {
         if line.len() > self.line_bytes_max {
             Line::TooLong { bytes: line.len() as u64 }
         } else if line.iter().all(u8::is_ascii_whitespace) {

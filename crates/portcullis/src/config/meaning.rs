@@ -252,7 +252,10 @@ impl Checks<'_> {
             oauth,
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             timeout: Duration::from_millis(server.timeout_ms),
-            prefix: self.prefix(&at("prefix"), server.prefix.as_deref().unwrap_or(name)),
+            prefix: match server.prefix.as_deref() {
+                Some(written) => self.prefix(&at("prefix"), written),
+                None => format!("{name}_"),
+            },
             allow: self.pattern(&at("tools/allow"), &server.tools.allow),
             deny: (!server.tools.deny.is_empty())
                 .then(|| self.pattern(&at("tools/deny"), &server.tools.deny)),
