@@ -182,7 +182,8 @@ impl Notes {
         if !walked.truncated {
             let gone: Vec<RootedPath> =
                 self.read().paths().filter(|path| !there.contains(path)).cloned().collect();
-            gone.iter().for_each(|path| self.write().remove(path));
+            // Looked at once more: one that was written since the walk is not gone.
+            gone.iter().for_each(|path| self.look_at(path));
         }
         looking.incomplete = match (walked.truncated, full) {
             (true, _) => Some("the vault has more files than are looked at, so some notes may be missing"),
@@ -193,7 +194,9 @@ impl Notes {
         if index.is_wasteful() {
             *index = Index::new();
             drop(index);
-            self.apply(looking, walked);
+            // What was written since the walk was in the index that is thrown away.
+            let anew = self.walk();
+            self.apply(looking, anew.as_ref().unwrap_or(walked));
             return;
         }
         if looking.last.is_none() {
