@@ -29,6 +29,8 @@ pub struct Permit(());
 pub struct Listing<'a> {
     pub kind: &'static str,
     pub name: &'a str,
+    /// Another name of it, which counts where something is said against it.
+    pub also: Option<&'a str>,
     pub effect: Effect,
     pub reach: Reach,
     pub labels: Labels,
@@ -43,6 +45,7 @@ impl<'a> Listing<'a> {
         Listing {
             kind: "tool",
             name: &tool.name,
+            also: tool.instead_of.as_deref(),
             effect: tool.effect,
             reach: tool.reach,
             labels: tool.labels,
@@ -58,7 +61,8 @@ impl<'a> Listing<'a> {
             (Unruled::ByEffect, _) => (Reach::Local, Labels::NONE),
             _ => (Reach::Outside, Labels::FOREIGN),
         };
-        Listing { kind, name, effect: Effect::Read, reach, labels, unruled, in_every_scope: false }
+        let (also, effect, in_every_scope) = (None, Effect::Read, false);
+        Listing { kind, name, also, effect, reach, labels, unruled, in_every_scope }
     }
 
     /// Returns what the rules see of a call.
@@ -71,6 +75,7 @@ impl<'a> Listing<'a> {
             (Target::Tool(name), None) => Listing {
                 kind: "tool",
                 name,
+                also: None,
                 effect: Effect::Destroy,
                 reach: Reach::Outside,
                 labels: Labels::FOREIGN.with(Label::Private),

@@ -55,7 +55,7 @@ pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
     Catalog, Change, Changes, Definition, Expected, NAME_CHARS_MAX, Owns, PromptArgument, PromptDef,
-    Provider, Registry, RegistryError, ResourceDef, Second, Taken, TaskAsk, TemplateDef, Watch, second_name,
+    Provider, Registry, RegistryError, ResourceDef, Taken, TaskAsk, TemplateDef, Watch, second_name,
 };
 pub use root::Root;
 pub use scrub::Scrub;

@@ -90,22 +90,16 @@ pub struct Catalog {
     pub templates: Vec<Arc<TemplateDef>>,
     /// The addresses that a server lists. They are listed by [`Provider::resources`]; who has them is told by this.
     pub resources: Vec<String>,
-    /// What a server without a prefix offers instead where a name is another's, by that name. See [`second_name`].
-    pub second: Second,
-}
-
-/// The same tools and prompts under their second names, by their first.
-#[derive(Default, Clone)]
-pub struct Second {
-    pub tools: HashMap<String, Arc<ToolDef>>,
-    pub prompts: HashMap<String, Arc<PromptDef>>,
+    /// The tools that a server without a prefix offers instead where a name is another's, by that name. See
+    /// [`second_name`].
+    pub second: HashMap<String, Arc<ToolDef>>,
 }
 
 /// The longest name that common clients and models take.
 pub const NAME_CHARS_MAX: usize = 64;
 
-/// Returns the name under which something of a server without a prefix appears where its own is another's, if there is
-/// room for it.
+/// Returns the name under which a tool of a server without a prefix appears where its own is another's, if there is room
+/// for it. Rules that speak against the first name count for it too: [`ToolDef::instead_of`].
 pub fn second_name(server: &str, name: &str) -> Option<String> {
     let second = format!("{server}_{name}");
     (second.len() <= NAME_CHARS_MAX).then_some(second)

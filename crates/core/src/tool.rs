@@ -131,6 +131,9 @@ pub struct ToolDef {
     pub view: Option<ToolView>,
     /// The server that the tool is of, where it is no native one.
     pub server: Option<String>,
+    /// The name that it would have if that were not another's. Whatever is said against that name counts for it too: no
+    /// server gets another's tool out from under a rule by taking its name.
+    pub instead_of: Option<String>,
     pub definition: Option<Definition>,
     /// What a person has to do before it can be called. Such a tool is never listed; its name is only known so that
     /// whoever may call it learns why it cannot be.
@@ -159,6 +162,7 @@ impl ToolDef {
             unruled: Unruled::default(),
             view: None,
             server: None,
+            instead_of: None,
             definition: None,
             withheld: None,
             check: OnceLock::new(),
@@ -198,6 +202,7 @@ impl ToolDef {
             unruled: Unruled::default(),
             view: None,
             server: Some(server),
+            instead_of: None,
             definition: Some(definition),
             withheld: None,
             check: OnceLock::new(),

@@ -23,6 +23,7 @@ fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: 
         &Listing {
             kind: "tool",
             name,
+            also: None,
             effect,
             reach,
             labels: Labels::NONE,

@@ -86,7 +86,10 @@ impl Part {
 impl Rule {
     /// Returns the first part that does not match; `None` if the rule matches. The time comes last: it costs most.
     fn mismatch(&self, caller: &Caller, listing: &Listing<'_>, moment: &Moment<'_>) -> Option<Part> {
-        if !self.tools.matches(listing.name) {
+        // What allows a name allows no other tool that had to make way for it.
+        let speaks_against = self.decision != Verdict::Allow;
+        let also = listing.also.filter(|_| speaks_against).is_some_and(|also| self.tools.matches(also));
+        if !also && !self.tools.matches(listing.name) {
             return Some(Part::Tools);
         }
         if !self.clients.matches(&caller.client.name) {
@@ -147,9 +150,8 @@ impl Policy {
         let mut considered = Vec::new();
         let decision =
             self.consider(caller, listing, now, |rule, mismatch| considered.push((rule, mismatch)));
-        let scope = &caller.client.scope;
         let out_of_scope = (!in_scope(caller, listing))
-            .then(|| if scope.names(listing.name) { Part::Effects } else { Part::Tools });
+            .then(|| if is_named(caller, listing) { Part::Effects } else { Part::Tools });
         Explanation { out_of_scope, considered, decision }
     }
 
@@ -188,11 +190,17 @@ impl Policy {
 }
 
 fn in_scope(caller: &Caller, listing: &Listing<'_>) -> bool {
+    let effects = caller.client.scope.effects;
+    is_named(caller, listing) && (listing.in_every_scope || effects.contains(listing.effect))
+}
+
+/// Returns whether something is in the scope of a client by its name, whatever is done by it.
+fn is_named(caller: &Caller, listing: &Listing<'_>) -> bool {
     let scope = &caller.client.scope;
-    if listing.in_every_scope {
-        return !scope.denies(listing.name);
+    if listing.also.is_some_and(|also| scope.denies(also)) {
+        return false;
     }
-    scope.covers(listing.name, listing.effect)
+    if listing.in_every_scope { !scope.denies(listing.name) } else { scope.names(listing.name) }
 }
 
 /// Returns what holds where no rule matches, and its name.

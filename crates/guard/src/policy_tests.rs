@@ -48,6 +48,7 @@ fn policy(when: When) -> Policy {
 const READ: Listing<'static> = Listing {
     kind: "tool",
     name: "x_y",
+    also: None,
     effect: Effect::Read,
     reach: Reach::Local,
     labels: Labels::NONE,
@@ -273,6 +274,31 @@ fn the_way_to_other_tools_is_in_every_scope_that_does_not_deny_it() {
             Policy::default().explain(&client("ada", scope), &way, at("2026-11-13T12:00")).out_of_scope;
         assert_eq!(explained, out_of_scope);
     }
+}
+
+/// What a tool would be called if another had not taken the name: it gets nobody around a rule, and into none.
+#[test]
+fn a_rule_against_a_name_counts_for_whoever_had_to_make_way_for_it() {
+    let now = at("2026-11-13T12:00");
+    let moved = Listing { name: "shop_delete", also: Some("delete"), ..READ };
+    let everybody = client("ada", scope(&["*"], EffectSet::ALL));
+    for (decision, expected) in
+        [(Verdict::Deny, "deny by r"), (Verdict::Ask, "ask by r"), (Verdict::Allow, "deny by rest")]
+    {
+        let one = Rule { tools: Pattern::new(&["delete"]).unwrap(), ..rule("r", When::default(), decision) };
+        let rest = rule("rest", When::default(), Verdict::Deny);
+        let policy = Policy { rules: vec![one, rest], ..Policy::default() };
+        let decided = policy.decide(&everybody, &moved, now);
+        assert_eq!(format!("{} by {}", decided.as_str(), decided.rule()), expected);
+    }
+    let denying = portcullis_core::Scope {
+        deny: Some(Pattern::new(&["del*"]).unwrap()),
+        ..scope(&["*"], EffectSet::ALL)
+    };
+    let denied = Policy::default().explain(&client("ada", denying), &moved, now).out_of_scope;
+    assert_eq!(denied, Some(Part::Tools));
+    let only = client("ada", scope(&["delete"], EffectSet::ALL));
+    assert_eq!(Policy::default().explain(&only, &moved, now).out_of_scope, Some(Part::Tools));
 }
 
 /// A clock that a test sets.

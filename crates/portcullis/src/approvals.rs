@@ -41,8 +41,16 @@ pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> 
     let config = &Config::load(home, &environment)?.config;
     let labels = KnownTools::of(config)?.labels(target);
     let unruled = Unruled::ByEffect;
-    let listing =
-        Listing { kind: "tool", name: target, effect, reach, labels, unruled, in_every_scope: false };
+    let listing = Listing {
+        kind: "tool",
+        name: target,
+        also: None,
+        effect,
+        reach,
+        labels,
+        unruled,
+        in_every_scope: false,
+    };
     let before = match decide_today(config, client, origin, &listing, now) {
         Decision::Allow { .. } => return Ok(None),
         // The rules changed since the call was asked about, and a person meant them to.

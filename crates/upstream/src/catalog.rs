@@ -15,8 +15,8 @@ use crate::trust::Quarantined;
 use portcullis_core::json::{parse_strict, printable};
 use portcullis_core::text::is_unseen;
 use portcullis_core::{
-    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, Second, TaskSupport,
-    TemplateDef, ToolDef, second_name,
+    Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
+    ToolDef, second_name,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
 use portcullis_wire::params::Fields;
@@ -76,7 +76,7 @@ pub(crate) struct Shown {
     pub(crate) tool_names: HashMap<String, Arc<OwnTool>>,
     pub(crate) prompt_names: HashMap<String, String>,
     /// What appears where a name is another's.
-    pub(crate) second: Second,
+    pub(crate) second: HashMap<String, Arc<ToolDef>>,
     addresses: HashSet<String>,
     patterns: Vec<(String, Template)>,
     /// Whether this is what the server said, and not merely that it has said nothing yet.
@@ -277,9 +277,11 @@ pub(crate) fn show(
             Ok(own) => {
                 // What is wrong with it has been said.
                 if let Some(name) = second.get(&own.def.name)
-                    && let Ok(other) = tool(spec, said, name.clone(), &mut Vec::new())
+                    && let Ok(mut other) = tool(spec, said, name.clone(), &mut Vec::new())
+                    && let Some(def) = Arc::get_mut(&mut other.def)
                 {
-                    shown.second.tools.insert(own.def.name.clone(), other.def.clone());
+                    def.instead_of = Some(own.def.name.clone());
+                    shown.second.insert(own.def.name.clone(), other.def.clone());
                     shown.tool_names.insert(name.clone(), Arc::new(other));
                 }
                 shown.tools.push(own.def.clone());
@@ -290,7 +292,6 @@ pub(crate) fn show(
         }
     }
     let mut names = public_names(&spec.prefix, &[], offer.prompts.iter().map(|said| said.own.as_str()));
-    let second = second_names(spec, &names);
     for said in &offer.prompts {
         let Some(name) = names.remove(said.own.as_str()) else {
             shown.dropped.push((printable(&said.own), NAMELESS.to_owned()));
@@ -303,12 +304,6 @@ pub(crate) fn show(
         }
         match prompt(said, name, &mut shown.dropped) {
             Ok(def) => {
-                if let Some(name) = second.get(&def.name)
-                    && let Ok(other) = prompt(said, name.clone(), &mut Vec::new())
-                {
-                    shown.second.prompts.insert(def.name.clone(), Arc::new(other));
-                    shown.prompt_names.insert(name.clone(), said.own.clone());
-                }
                 shown.prompt_names.insert(def.name.clone(), said.own.clone());
                 shown.prompts.push(Arc::new(def));
             }

@@ -377,7 +377,7 @@ impl Server {
         let (shown, taken) = (self.shown.load(), self.taken.load());
         let outranked =
             |kind: &str| taken.iter().filter(|one| one.kind == kind && one.instead.is_none()).count();
-        let tools = shown.tool_names.len() - shown.second.tools.len();
+        let tools = shown.tool_names.len() - shown.second.len();
         status.tools = tools.saturating_sub(outranked("tool"));
         status.prompts = shown.prompts.len().saturating_sub(outranked("prompt"));
         status.resources = shown.resources.len().saturating_sub(outranked("resource"));
@@ -515,12 +515,12 @@ impl Server {
 
     /// Looks what the end of a call says of the server.
     fn learns_from(&self, error: &RequestError, connection: &Arc<Connection>) {
-        if let RequestError::Link(LinkError::NeedsAuth(why)) = error {
+        if let RequestError::Link(LinkError::NeedsAuth(_)) = error {
             // Until somebody has logged in, or it is seen to do without.
             self.status.send_if_modified(|status| {
                 let is_news = status.kind == StatusKind::Connected && !status.idle;
                 if is_news {
-                    (status.kind, status.reason) = (StatusKind::NeedsAuth, Some(why.clone()));
+                    (status.kind, status.reason) = (StatusKind::NeedsAuth, Some(error.to_string()));
                 }
                 is_news
             });

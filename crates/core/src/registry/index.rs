@@ -49,7 +49,6 @@ struct Holders<'a> {
     templates: HashMap<&'a str, usize>,
     resources: HashMap<&'a str, usize>,
     second_tools: HashMap<String, usize>,
-    second_prompts: HashMap<String, usize>,
 }
 
 impl Index {
@@ -94,26 +93,19 @@ impl Index {
                 }
                 holder == places[at]
             };
-            let is_mine =
-                |holders: &HashMap<String, usize>, name: &str| holders.get(name) == Some(&places[at]);
             for first in &offer.tools {
-                let second = offer.second.tools.get(&first.name);
-                let second = second.filter(|tool| is_mine(&holders.second_tools, &tool.name));
+                let second = offer.second.get(&first.name);
+                let second = second.filter(|tool| holders.second_tools.get(&tool.name) == Some(&places[at]));
                 let is_first = has("tool", &holders.tools, &first.name, second.map(|tool| &tool.name));
                 if let Some(tool) = Some(first).filter(|_| is_first).or(second) {
                     index.tools.insert(tool.name.clone(), (tool.clone(), at));
                     index.catalog.tools.push(tool.clone());
                 }
             }
-            for first in &offer.prompts {
-                let second = offer.second.prompts.get(&first.name);
-                let second = second.filter(|prompt| is_mine(&holders.second_prompts, &prompt.name));
-                let is_first =
-                    has("prompt", &holders.prompts, &first.name, second.map(|prompt| &prompt.name));
-                if let Some(prompt) = Some(first).filter(|_| is_first).or(second) {
-                    index.prompts.insert(prompt.name.clone(), at);
-                    index.catalog.prompts.push(prompt.clone());
-                }
+            let prompts = &holders.prompts;
+            for one in offer.prompts.iter().filter(|one| has("prompt", prompts, &one.name, None)) {
+                index.prompts.insert(one.name.clone(), at);
+                index.catalog.prompts.push(one.clone());
             }
             let templates = &holders.templates;
             for one in
@@ -258,9 +250,6 @@ fn holders<'a>(
         let tools = offer.into_iter().flat_map(|offer| offer.tools.iter().map(|tool| &tool.name));
         let tools = tools.chain(kept.into_iter().flat_map(|kept| &kept.tools));
         give_second(place, claimant.name, tools, &holders.tools, &mut holders.second_tools);
-        let prompts = offer.into_iter().flat_map(|offer| offer.prompts.iter().map(|prompt| &prompt.name));
-        let prompts = prompts.chain(kept.into_iter().flat_map(|kept| &kept.prompts));
-        give_second(place, claimant.name, prompts, &holders.prompts, &mut holders.second_prompts);
     }
     holders
 }

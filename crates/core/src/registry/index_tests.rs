@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::gate::Permit;
-use crate::registry::{Definition, Second, TemplateDef};
+use crate::registry::{Definition, TemplateDef};
 use crate::tool::{Limits, Unruled};
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -64,10 +64,10 @@ impl Provider for Server {
     fn catalog(&self) -> Catalog {
         let offer = self.offer.lock().unwrap();
         let tools: Vec<_> = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
-        let mut second = Second::default();
+        let mut second = HashMap::new();
         for first in tools.iter().filter(|_| self.prefix == Some("")) {
             let name = second_name(self.name, &first.name).unwrap();
-            second.tools.insert(first.name.clone(), tool(self.name, &name));
+            second.insert(first.name.clone(), tool(self.name, &name));
         }
         let (forms, listed): (Vec<_>, Vec<_>) = self.addresses.iter().partition(|uri| uri.ends_with('*'));
         let form = |uri: &str| TemplateDef {

@@ -45,12 +45,9 @@ async fn a_name_that_two_offer_has_one_owner_and_the_other_is_told() {
     sees(&mut client, "only_b").await;
     let lost =
         stands(&home, "b", |status| status["dropped"].as_array().is_some_and(|all| all.len() == 2)).await;
-    let told = [
-        "`echo` is a tool of server `a`; this one is `b_echo`",
-        "`hello` is a prompt of server `a`; this one is `b_hello`",
-    ];
+    let told = ["`echo` is a tool of server `a`; this one is `b_echo`", "`hello` is a prompt of server `a`"];
     assert_eq!(left_out(&lost), told);
-    assert_eq!((&lost["tools"], &lost["prompts"]), (&json!(2), &json!(1)), "{lost}");
+    assert_eq!((&lost["tools"], &lost["prompts"]), (&json!(2), &json!(0)), "{lost}");
     let shadows = stands(&home, "a", |status| status["tools"] == 4).await;
     assert_eq!(
         left_out(&shadows),
@@ -63,7 +60,7 @@ async fn a_name_that_two_offer_has_one_owner_and_the_other_is_told() {
     assert_eq!(names(&listed["tools"]).iter().filter(|name| **name == "echo").count(), 1);
     assert_eq!(text(&client.call("echo", json!({})).await), "called echo");
     let prompts = client.result("prompts/list", json!({})).await;
-    assert_eq!(names(&prompts["prompts"]), ["hello", "b_hello"]);
+    assert_eq!(names(&prompts["prompts"]), ["hello"]);
 
     // While its owner is away nobody else answers to the name, and afterwards it is the same one.
     done(&home, &["mcp", "disable", "a"]).await;
@@ -75,15 +72,14 @@ async fn a_name_that_two_offer_has_one_owner_and_the_other_is_told() {
     assert_eq!(text(&client.call("echo", json!({})).await), "called echo");
     assert_eq!((a.calls(), b.calls()), (vec!["echo".to_owned(); 2], Vec::new()));
     assert_eq!(text(&client.call("b_echo", json!({})).await), "called echo");
-    client.result("prompts/get", json!({ "name": "b_hello" })).await;
-    assert_eq!(b.calls(), ["echo", "hello"]);
+    assert_eq!(b.calls(), ["echo"]);
 
     // Whoever is configured no longer has no name.
     configure(&home, &[("b", &b)]);
     stands(&home, "b", |status| left_out(status).is_empty()).await;
     sees(&mut client, "echo").await;
     client.call("echo", json!({})).await;
-    assert_eq!((a.calls().len(), b.calls().len()), (2, 3));
+    assert_eq!((a.calls().len(), b.calls().len()), (2, 2));
 }
 
 #[tokio::test]
