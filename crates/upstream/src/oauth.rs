@@ -249,24 +249,34 @@ impl OAuth {
         new: Vec<String>,
         consent: &dyn Consent,
     ) -> Result<Login, OAuthError> {
-        let login = login::log_in(self, known, challenge, new, consent).await;
-        let _turn = self.turn().await?;
-        match login {
+        let client_id = known.as_ref().map(|login| login.about.client_id.clone());
+        match login::log_in(self, known, challenge, new, consent).await {
             Ok(login) => {
+                let _turn = self.turn().await?;
                 self.save(login.clone()).await?;
                 Ok(login)
             }
             Err(error) => {
                 if let OAuthError::Refused { code, .. } = &error
                     && CLIENT_UNKNOWN.contains(&code.as_str())
-                    && let Some(mut known) = self.load().await?
                 {
-                    // The next login makes another one.
-                    known.about.client_gone = true;
-                    self.save(known).await?;
+                    // Whether that can be kept or not, this is why nobody is logged in.
+                    let _ = self.forget_client(client_id.as_deref()).await;
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Lets the next login make another client, if this one is still the one that is kept.
+    async fn forget_client(&self, id: Option<&str>) -> Result<(), OAuthError> {
+        let _turn = self.turn().await?;
+        match self.load().await? {
+            Some(mut login) if id == Some(login.about.client_id.as_str()) => {
+                login.about.client_gone = true;
+                self.save(login).await
+            }
+            _ => Ok(()),
         }
     }
 

@@ -25,6 +25,8 @@ const INTERPRETERS: [&str; 22] = [
     "python", "pypy", "node", "nodejs", "deno", "bun", "tsx", "ts-node", "ruby", "perl", "php", "lua",
     "luajit", "sh", "bash", "dash", "zsh", "java", "dotnet", "mono", "uv", "env",
 ];
+/// What may stand between an interpreter and the file that it runs.
+const WORDS_BEFORE: [&str; 2] = ["run", "exec"];
 /// Options of theirs whose value is a file, and not the one that is run.
 const BESIDE: [&str; 14] = [
     "--env-file",
@@ -42,8 +44,9 @@ const BESIDE: [&str; 14] = [
     "-cp",
     "-classpath",
 ];
-/// Options after which no file is run: what is, stands there or has a name.
+/// Options after which no file is run: what is, stands there or has a name. To a shell, `-e` is something else.
 const INSTEAD: [&str; 4] = ["-m", "-c", "-e", "--eval"];
+const SHELLS: [&str; 4] = ["sh", "bash", "dash", "zsh"];
 
 /// Whether a server's definitions wait for a person.
 #[derive(Debug, Clone)]
@@ -191,22 +194,39 @@ fn stdio_facts(spec: &StdioSpec) -> Identity {
 
 /// Returns which of a program's arguments are files that it runs.
 fn scripts<'a>(program: &Path, args: &'a [String], is_file: impl Fn(&str) -> bool) -> Vec<&'a str> {
-    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let mut runs_first = INTERPRETERS.contains(&name);
+    let mut interpreter = interpreter(program);
     let (mut found, mut before) = (Vec::new(), "");
     for argument in args.iter().map(String::as_str) {
         let ending = Path::new(argument).extension();
         let is_script = ending.is_some_and(|ending| SCRIPTS.iter().any(|known| ending == *known));
-        runs_first &= !INSTEAD.contains(&argument);
-        let is_first = runs_first && !BESIDE.contains(&before);
+        let is_beside = BESIDE.contains(&before);
+        let is_first = interpreter.is_some() && !is_beside;
         if (is_script || is_first) && is_file(argument) {
             found.push(argument);
-            runs_first &= !is_first;
+            interpreter = interpreter.filter(|_| !is_first);
+        } else if let Some(name) = interpreter {
+            interpreter = match argument {
+                "-e" if SHELLS.contains(&name) => Some(name),
+                instead if INSTEAD.contains(&instead) => None,
+                option if option.starts_with('-') || is_beside => Some(name),
+                // A variable, or the interpreter that is meant.
+                word if name == "env" && word.contains('=') => Some(name),
+                word if name == "env" => self::interpreter(Path::new(word)),
+                word if WORDS_BEFORE.contains(&word) => Some(name),
+                // What is run has a name, and every file after it is data.
+                _ => None,
+            };
         }
         before = argument;
     }
     found
+}
+
+/// Returns which interpreter a program is, whatever its version, if it is one.
+fn interpreter(program: &Path) -> Option<&'static str> {
+    let name = program.file_name()?.to_str()?;
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.into_iter().find(|known| *known == name)
 }
 
 /// Which file it was: device, number, size, and when it and what is known of it changed.
@@ -279,11 +299,18 @@ mod tests {
             ("/usr/bin/uv", "run --directory data serve data", "serve"),
             ("/usr/bin/env", "A=1 python3 serve", "serve"),
             ("/usr/bin/bash", "-c data", ""),
+            ("/usr/bin/bash", "-e serve data", "serve"),
+            // What is run has a name; the files after it are data.
+            ("/usr/bin/uv", "--directory /srv run mcp-server-sqlite --db-path data", ""),
+            ("/usr/bin/env", "uvx mcp-server-sqlite --db-path data", ""),
+            ("/usr/bin/deno", "run -A npm:foo data", ""),
+            ("/usr/bin/java", "-cp app.jar Main data", "app.jar"),
             // What runs by itself runs no other file, but for those that say what they are.
             ("/srv/serve", "data serve", ""),
             ("/usr/bin/npx", "data tool.js", "tool.js"),
         ];
-        let files = ["/srv/serve", "/srv/data", "serve", "data", "hook.js", "serve.dll", "tool.js"];
+        let files =
+            ["/srv/serve", "/srv/data", "serve", "data", "hook.js", "serve.dll", "tool.js", "app.jar"];
         for (program, args, expected) in cases {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
             let found = scripts(Path::new(program), &args, |argument| files.contains(&argument));
