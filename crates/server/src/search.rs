@@ -27,6 +27,8 @@ pub(crate) const CALL: &str = "call_tool";
 /// How many tools are told of at once, and how many where nobody says how many.
 const FOUND_MAX: usize = 50;
 const FOUND_USUALLY: usize = 8;
+/// How many words of a query are looked for.
+const QUERY_WORDS_MAX: usize = 32;
 /// How long a question may be.
 const QUERY_CHARS_MAX: usize = 500;
 /// How much of a description is told before a tool is chosen.
@@ -113,9 +115,7 @@ impl Search {
         let _ = self.gate.set(Arc::downgrade(gate));
     }
 
-    fn find(&self, call: &Call) -> Outcome {
-        let gate = self.gate.get().and_then(Weak::upgrade);
-        let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
+    fn find(gate: &Gate, call: &Call) -> Outcome {
         let value = call.arguments.value().map_err(ToolError::invalid_args)?;
         let wanted: Wanted = serde_json::from_value(value.clone())
             .map_err(|error| ToolError::invalid_args(error.to_string()))?;
@@ -125,7 +125,8 @@ impl Search {
             .filter(|tool| wanted.server.is_none() || tool.server == wanted.server)
             .map(|tool| &**tool)
             .collect();
-        let words = rank::wanted(&wanted.query);
+        let mut words = rank::wanted(&wanted.query);
+        words.truncate(QUERY_WORDS_MAX);
         // Who asks for nothing but a server wants to see what it has.
         let lists = words.is_empty() && wanted.server.is_some();
         let ranked = if lists { (0..tools.len()).collect() } else { rank::rank(&tools, &words) };
@@ -261,11 +262,19 @@ impl Provider for Search {
     fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             match &call.target {
-                Target::Tool(name) if name == FIND => self.find(&call),
-                // The transport puts the named tool in its place, and what names none does not fit the schema, so it does
-                // not get here.
-                other => Err(ToolError::unknown(other.kind(), other.name())),
+                Target::Tool(name) if name == FIND => {}
+                // The transport puts the named tool in its place, and what names none does not fit the schema.
+                Target::Tool(name) if name == CALL => {
+                    return Err(ToolError::invalid_args(format!("`{CALL}` cannot call itself"))
+                        .hint(format!("`{FIND}` tells which tools there are")));
+                }
+                other => return Err(ToolError::unknown(other.kind(), other.name())),
             }
+            let gate = self.gate.get().and_then(Weak::upgrade);
+            let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
+            // Where there are many tools this takes a while, in which others go on.
+            let finding = tokio::task::spawn_blocking(move || Search::find(&gate, &call));
+            finding.await.unwrap_or_else(|error| Err(ToolError::internal(error)))
         })
     }
 }
