@@ -27,12 +27,14 @@ const SECRET_PARTS: [&str; 12] = [
 /// Whole words that say so anywhere in a name, and those that say so where they come last.
 const SECRET_WORDS: [&str; 2] = ["PASS", "PWD"];
 const SECRET_LAST_WORDS: [&str; 3] = ["KEY", "PAT", "AUTH"];
-/// Ends of names of which even a number is one.
-const PASSWORD_ENDS: [&str; 5] = ["PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD"];
+/// Ends of names of which even a number is one. Others count something: how long a token lives, and how many there are.
+const NUMBER_ENDS: [&str; 8] = ["PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "SECRET", "TOKEN", "KEY"];
 /// What a password is called in the text by which programs connect to databases.
 const CONNECTION_KEYS: [&str; 2] = ["PASSWORD", "PWD"];
 /// What ends a name that says where something is, or how much of it, instead of what it is.
 const NO_SECRET_ENDS: [&str; 8] = ["FILE", "PATH", "DIR", "URL", "NAME", "TYPE", "_ENV", "_ID"];
+/// Such an end all the same of what is one: the second half of a login to some stores of secrets.
+const SECRET_ENDS: [&str; 1] = ["SECRET_ID"];
 /// A part of an address that is as long, with letters and digits in it, is a key more often than a name.
 const KEY_CHARS_MIN: usize = 20;
 /// A number of fewer digits is too short for a secret, and counts something.
@@ -40,25 +42,32 @@ const NUMBER_CHARS_MIN: usize = 8;
 
 /// Returns whether the value of a variable or a header is nobody's business: its name says so, or what it holds.
 pub(crate) fn is_private(key: &str, value: &str) -> bool {
-    let is_named = is_secret_name(key) && (could_be_secret(value) || is_password(key, value));
-    is_named || has_token(value) || has_password(value)
+    is_secret_of(key, value) || has_token(value) || has_password(value)
+}
+
+/// Returns whether a value is secret because its name says so.
+fn is_secret_of(name: &str, value: &str) -> bool {
+    let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+    let is_number = value.len() >= NUMBER_CHARS_MIN && digits(value);
+    let counts = || {
+        let name = name.to_ascii_uppercase();
+        !NUMBER_ENDS.iter().any(|end| name.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with(end))
+    };
+    is_secret_name(name) && if is_number { !counts() } else { could_be_secret(value) }
 }
 
 /// Returns whether the name of a variable, a header, an option or a parameter says that its value is secret.
 fn is_secret_name(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
-    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    // The second token is one, too.
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit())).collect();
     let says_so = SECRET_PARTS.iter().any(|part| name.contains(part))
         // Not of many: those are counted, and not those of a tokenizer.
         || words.iter().any(|word| word.ends_with("TOKEN") || SECRET_WORDS.contains(word))
         || words.last().is_some_and(|word| SECRET_LAST_WORDS.contains(word));
-    says_so && !NO_SECRET_ENDS.iter().any(|end| name.ends_with(end))
-}
-
-/// Returns whether a number is a password, which is what its name says.
-fn is_password(key: &str, value: &str) -> bool {
-    let key = key.to_ascii_uppercase();
-    value.len() >= NUMBER_CHARS_MIN && is_number(value) && PASSWORD_ENDS.iter().any(|end| key.ends_with(end))
+    let ends = |all: &[&str]| all.iter().any(|end| name.ends_with(end));
+    says_so && (ends(&SECRET_ENDS) || !ends(&NO_SECRET_ENDS))
 }
 
 /// Returns whether a text holds a password by the way: an address with one, what a program connects with, or a header.
@@ -68,7 +77,7 @@ fn has_password(text: &str) -> bool {
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| is_given(password))
     });
-    let in_settings = text.split([';', '&', '?', ' ']).any(|setting| {
+    let in_settings = text.split([';', ',', '&', '?', ' ']).any(|setting| {
         setting.split_once('=').is_some_and(|(key, value)| {
             CONNECTION_KEYS.iter().any(|known| known.eq_ignore_ascii_case(key.trim())) && is_given(value)
         })
@@ -100,15 +109,14 @@ pub(crate) fn has_token(text: &str) -> bool {
 
 /// Returns the arguments of a program as they may be shown.
 pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
-    let mut is_value = false;
+    let mut name = None::<&str>;
     let mut shown = Vec::with_capacity(args.len());
     for arg in args {
-        let was_named = std::mem::take(&mut is_value);
-        if was_named && !arg.starts_with('-') && could_be_secret(arg) {
+        if name.take().is_some_and(|name| !arg.starts_with('-') && is_secret_of(name, arg)) {
             shown.push(HIDDEN.to_owned());
             continue;
         }
-        is_value = arg.starts_with('-') && !arg.contains('=') && is_secret_name(arg);
+        name = Some(arg.as_str()).filter(|arg| arg.starts_with('-') && !arg.contains('='));
         shown.push(shown_arg(arg));
     }
     shown
@@ -122,7 +130,7 @@ fn shown_arg(arg: &str) -> String {
         // `--token=…`, `TOKEN=…` and `Authorization: …`.
         let Some((key, value)) = arg.split_once(separator) else { continue };
         let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if is_key && is_secret_name(key) && could_be_secret(value.trim()) {
+        if is_key && is_secret_of(key, value.trim()) {
             let gap = if value.starts_with(' ') { " " } else { "" };
             return format!("{key}{separator}{gap}{HIDDEN}");
         }
@@ -134,20 +142,21 @@ fn shown_arg(arg: &str) -> String {
             }
         }
     }
-    if arg.contains("://") { shown_url(arg) } else { without_tokens(arg) }
+    match arg {
+        arg if arg.contains("://") => shown_url(arg),
+        arg if has_password(arg) => HIDDEN.to_owned(),
+        arg => without_tokens(arg),
+    }
 }
 
-/// Returns whether a value is one itself: no number, no file, no address of something, and nothing that stands for
+/// Returns whether a value is one itself: no count, no file, no address of something, and nothing that stands for
 /// something else.
 fn could_be_secret(value: &str) -> bool {
     let is_file = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start)) && !is_random(value);
     let is_plain_address = value.contains("://") && shown_url(value) == value;
     let is_word = matches!(value, "true" | "false");
-    is_given(value) && !is_number(value) && !is_file && !is_plain_address && !is_word
-}
-
-fn is_number(value: &str) -> bool {
-    value.chars().all(|c| c.is_ascii_digit())
+    let is_count = value.chars().all(|c| c.is_ascii_digit());
+    is_given(value) && !is_count && !is_file && !is_plain_address && !is_word
 }
 
 /// Returns whether a text that begins as a path does is more likely a key: those of some providers have slashes in them.
@@ -194,7 +203,7 @@ pub(crate) fn shown_url(url: &str) -> String {
             None => (pair, ""),
         };
         match pair.split_once('=') {
-            Some((key, value)) if is_secret_name(key) && could_be_secret(value) || could_be_key(value) => {
+            Some((key, value)) if is_secret_of(key, value) || could_be_key(value) => {
                 shown.push_str(&format!("{key}={HIDDEN}{separator}"));
             }
             _ => shown.push_str(&format!("{pair}{separator}")),
@@ -229,6 +238,8 @@ mod tests {
             ("-e GITHUB_TOKEN=x -e LANG=de", Some("-e GITHUB_TOKEN=[HIDDEN] -e LANG=de")),
             ("-e GITHUB_TOKEN image", None),
             ("--token --verbose", None),
+            ("--password 12345678 --retries 3", Some("--password [HIDDEN] --retries 3")),
+            ("--conn Server=db;Password=Str0ngPassw0rd;", Some("--conn Server=[HIDDEN]")),
             ("--ssh-key ~/.ssh/id --secret ${X} --password secret:X", None),
             ("--header X-Api-Key:abc", Some("--header X-Api-Key:[HIDDEN]")),
             ("--header=Authorization:abc", Some("--header=Authorization:[HIDDEN]")),
@@ -249,6 +260,10 @@ mod tests {
             ("MYSQL_PASS", "hunter2pw"),
             ("DB_PWD", "hunter2pw"),
             ("PGPASSWORD", "12345678"),
+            ("BOT_TOKEN", "1234567890"),
+            ("VAULT_SECRET_ID", "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"),
+            ("GITHUB_TOKEN2", "hunter2pw"),
+            ("REDIS", "cache:6379,password=hunter2pw,ssl=true"),
             ("apiKey", "hunter2pw"),
             ("X-Api-Key", "hunter2pw"),
             ("NPM_AUTHTOKEN", "hunter2pw"),

@@ -10,6 +10,7 @@ use crate::commands::mcp::{Desk as CommandDesk, may_run, reached};
 use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
 use crate::import::{self, Around, Found};
+use crate::login::Login;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
     Actor, AddServer, DefinitionChange, DefinitionShown, Done, Importable, ImportableFile, ImportableServer,
@@ -199,8 +200,13 @@ impl HubDesk {
 
     pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<Done, Problem> {
         let (home, composed) = (self.home.clone(), self.composed.clone());
-        // Looked for first: it goes with the server.
-        let login = composed.servers.login(&name);
+        // Looked for first: it goes with the server. One that is switched off may have a login all the same.
+        let login = composed.servers.login(&name).or_else(|| {
+            let config = self.config();
+            let server = config.mcp.iter().find(|server| server.name == name)?;
+            let store = composed.servers.makers.secrets.clone();
+            Login::new(server, server.oauth.as_ref()?, &config, store, None).ok().map(Arc::new)
+        });
         let (server, by) = (name.clone(), actor.name);
         let said = blocking(move || {
             let path = config::remove_server(home.path(), &environment, &name).map_err(edit_problem)?;

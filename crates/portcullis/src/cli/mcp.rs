@@ -28,7 +28,7 @@ Examples:
     Add(McpAddArgs),
     /// Take a server out of the configuration, and forget that it was trusted
     ///
-    /// Its own lines go, and the comment right above them; everything else in the file stays as it is.
+    /// If somebody was logged in to it, that ends, and its tokens are revoked where that is offered. Its own lines go, and the comment right above them; everything else in the file stays as it is.
     #[command(after_help = "Example: portcullis mcp remove git")]
     Remove {
         /// Its name in the configuration

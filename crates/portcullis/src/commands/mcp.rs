@@ -110,9 +110,10 @@ impl Desk {
         let server = self.config.mcp.iter().find(|server| server.name == name);
         let login = server.filter(|server| server.oauth.is_some());
         let login = login.map(|server| mcp_auth::login_of(&self.home, &self.config, server, Asking::ToOpen));
+        let login = login.transpose()?;
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
         let was_trusted = self.makers(false)?.forget(name)?;
-        let ended = login.transpose()?.map(|login| block_on(async { login.oauth().log_out().await }));
+        let ended = login.map(|login| block_on(async { login.oauth().log_out().await }));
         let ended = ended.transpose()?;
         if self.as_json {
             let mut said = json!({ "removed": name, "was_trusted": was_trusted, "file": path });

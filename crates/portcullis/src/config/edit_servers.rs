@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn whoever_changes_the_file_at_the_same_moment_loses_nothing() {
-        const ALL: usize = 8;
+        const ALL: usize = 4;
         let (home, together) = (home(MINE), std::sync::Barrier::new(ALL));
         let names: Vec<String> = (0..ALL).map(|at| format!("s{at}")).collect();
         std::thread::scope(|scope| {

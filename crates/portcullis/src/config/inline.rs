@@ -32,6 +32,11 @@ pub(super) fn without(text: &str, name: &str) -> Option<String> {
         (None, Some(before)) => before.end..own.end,
         (None, None) => own.start..own.end,
     };
+    // What is between two servers may be said of either; a person knows.
+    let between = [text.get(goes.start..own.start), text.get(own.end..goes.end)];
+    if between.into_iter().flatten().any(|between| between.contains('#')) {
+        return None;
+    }
     Some(format!("{}{}", text.get(..goes.start)?, text.get(goes.end..)?))
 }
 

@@ -12,6 +12,7 @@ use super::{
     Prompts, RateLimit, Redaction, Rule, Secrets, Stdio, Time, Verdict, Workspace,
 };
 use jiff::tz::TimeZone;
+use portcullis_core::json::printable;
 use portcullis_core::{
     Effect, EffectSet, Label, Labels, Origin, Pattern, PatternError, Reach, Scope, ToolView,
 };
@@ -208,19 +209,28 @@ impl Checks<'_> {
             let mut pointer = at("");
             pointer.pop();
             // The path of a key would hold the name, and not show where it begins and ends.
-            let text = format!("`mcp` has a server named {name:?}, expected {}", server_name_expected());
+            let text = format!(
+                "`mcp` has a server named \"{}\", expected {}",
+                printable(name),
+                server_name_expected()
+            );
             self.findings.push(Finding { pointer, text });
         }
         for (variable, value) in &server.env {
             // What no process can be started with.
             if variable.is_empty() || variable.contains(['=', '\0']) {
                 let text = format!(
-                    "`mcp.{name}.env` has a variable named {variable:?}, expected one without `=` and NUL"
+                    "`mcp.{}.env` has a variable named \"{}\", expected one without `=` and NUL",
+                    printable(name),
+                    printable(variable)
                 );
                 self.findings.push(Finding { pointer: at("env"), text });
             } else if value.contains('\0') {
-                let text =
-                    format!("`mcp.{name}.env` has a character in `{variable}` that no variable can hold");
+                let text = format!(
+                    "`mcp.{}.env` has a character in `{}` that no variable can hold",
+                    printable(name),
+                    printable(variable)
+                );
                 self.findings.push(Finding { pointer: at("env"), text });
             }
         }

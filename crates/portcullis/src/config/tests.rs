@@ -309,7 +309,7 @@ env = { "A=B" = "x", "" = "x", "A\u0000" = "x", C = "x\u0000" }
     portcullis.toml:2: `mcp` has a server named "a.b", expected letters, digits, `-` and `_`, 1 to 32 of them
     portcullis.toml:4: `mcp` has a server named "", expected letters, digits, `-` and `_`, 1 to 32 of them
     portcullis.toml:8: `mcp.names.env` has a variable named "", expected one without `=` and NUL
-    portcullis.toml:8: `mcp.names.env` has a variable named "A\0", expected one without `=` and NUL
+    portcullis.toml:8: `mcp.names.env` has a variable named "A\u{0}", expected one without `=` and NUL
     portcullis.toml:8: `mcp.names.env` has a variable named "A=B", expected one without `=` and NUL
     portcullis.toml:8: `mcp.names.env` has a character in `C` that no variable can hold
     "#);

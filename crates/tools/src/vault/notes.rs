@@ -106,7 +106,12 @@ impl Notes {
             });
             let Ok((stamp, content)) = opened else {
                 // Gone, or not a file that can be read; either way not a note that could be shown.
-                return self.write().remove(path);
+                self.write().remove(path);
+                // Another thread may have put it in before this one took it out.
+                if self.root.open_unlinked(path).is_ok_and(|file| file.read(FILE_BYTES_MAX).is_ok()) {
+                    continue;
+                }
+                return;
             };
             // What is not text is let through as far as it is: a stray byte must not hide a note.
             self.write().put(path, stamp, &String::from_utf8_lossy(&content));
