@@ -54,8 +54,9 @@ pub use output::{
 pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
-    Catalog, Change, Changes, Definition, Expected, NAME_CHARS_MAX, Owns, PromptArgument, PromptDef,
-    Provider, Registry, RegistryError, ResourceDef, Taken, TaskAsk, TemplateDef, Watch, second_name,
+    Catalog, Change, Changes, Definition, Expected, NAME_CHARS_MAX, NAME_HASH_CHARS, Owns, PromptArgument,
+    PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TaskAsk, TemplateDef, Watch,
+    second_name,
 };
 pub use root::Root;
 pub use scrub::Scrub;

@@ -97,6 +97,9 @@ pub struct Catalog {
 
 /// The longest name that common clients and models take.
 pub const NAME_CHARS_MAX: usize = 64;
+/// How much of a hash the name of a server's tool ends in that had to be changed; all that fits well where somebody has
+/// taken the short one on purpose.
+pub const NAME_HASH_CHARS: [usize; 2] = [8, 40];
 
 /// Returns the name under which a tool of a server without a prefix appears where its own is another's, if there is room
 /// for it. Rules that speak against the first name count for it too: [`ToolDef::instead_of`].

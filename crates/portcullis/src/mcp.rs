@@ -8,6 +8,7 @@ pub(crate) use watch::watch;
 
 use crate::config::{Config, McpServer};
 use crate::login::Login;
+use crate::private;
 use crate::secrets::LiveSecrets;
 use absent::Absent;
 use anyhow::Context;
@@ -425,11 +426,7 @@ impl Drop for Servers {
 /// Returns what a value stands for: `secret:NAME` a secret that was granted for `field` at `host`, `${NAME}` a variable
 /// of the hub's. A secret may follow one word, like `Bearer`.
 fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
-    let (word, rest) = match written.split_once(' ') {
-        Some((word, rest)) if rest.starts_with("secret:") => (Some(word), rest),
-        _ => (None, written),
-    };
-    if let Some(name) = rest.strip_prefix("secret:") {
+    if let Some((word, name)) = private::handle(written) {
         let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
         return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }

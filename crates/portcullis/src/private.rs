@@ -94,10 +94,18 @@ fn is_given(value: &str) -> bool {
     !value.trim().is_empty() && value != HIDDEN && !value.contains("${") && !is_handle(value)
 }
 
-/// Returns whether a value refers to the secret store, which it may do after one word.
+/// Returns whether a value refers to the secret store.
 pub(crate) fn is_handle(value: &str) -> bool {
-    let handle = value.split_once(' ').map_or(value, |(_, rest)| rest);
-    value.starts_with("secret:") || handle.starts_with("secret:")
+    handle(value).is_some()
+}
+
+/// Returns which secret a value refers to, and the one word, like `Bearer`, that it may do so after.
+pub(crate) fn handle(value: &str) -> Option<(Option<&str>, &str)> {
+    let after_word = value.split_once(' ').map(|(word, rest)| (Some(word), rest));
+    [after_word, Some((None, value))]
+        .into_iter()
+        .flatten()
+        .find_map(|(word, rest)| Some((word, rest.strip_prefix("secret:")?)))
 }
 
 /// Returns whether the redactor would mask something here without knowing any secret.

@@ -11,7 +11,6 @@ use portcullis_core::{
     Answers, AskKind, AskRefused, BoxFuture, ErrorKind, ForeignError, Peer, Question, ToolError,
 };
 use portcullis_wire::{Era, Revision, rpc};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -355,14 +354,7 @@ impl Drop for Open<'_> {
 
 /// Reads an error of the protocol; `None` if it is something else.
 pub(crate) fn in_protocol(error: &RawValue) -> Option<ForeignError> {
-    #[derive(Deserialize)]
-    struct Said {
-        code: i64,
-        message: String,
-        data: Option<Box<RawValue>>,
-    }
-    let said = serde_json::from_str::<Said>(error.get()).ok()?;
-    Some(ForeignError { code: said.code, message: words(&said.message), data: said.data })
+    rpc::said(error).map(|said| ForeignError { message: words(&said.message), ..said })
 }
 
 impl RequestError {

@@ -4,13 +4,10 @@
 //! ends in a hash of the original. Who gets which name depends on what is offered and configured, never on the order in
 //! which it is listed.
 
-use portcullis_core::NAME_CHARS_MAX;
+use portcullis_core::{NAME_CHARS_MAX, NAME_HASH_CHARS};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
-
-/// How much of the hash a changed name ends in; all that fits well where somebody has taken the short one on purpose.
-const HASH_CHARS: [usize; 2] = [8, 40];
 
 /// Returns the name under which each of these appears, no two the same. What finds every name of its own taken, which
 /// takes somebody's intent, has none.
@@ -33,7 +30,7 @@ pub(crate) fn public_names<'a>(
             changed.push((own, cleaned));
         }
     }
-    for chars in HASH_CHARS {
+    for chars in NAME_HASH_CHARS {
         let mut wanted: BTreeMap<String, Vec<(&str, String)>> = BTreeMap::new();
         for (own, cleaned) in changed.drain(..) {
             wanted.entry(hashed(prefix, own, &cleaned, chars)).or_default().push((own, cleaned));

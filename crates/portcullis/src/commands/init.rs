@@ -13,6 +13,8 @@ use std::process::ExitCode;
 pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<ExitCode> {
     let home = Home::open(Home::locate(home, environment)?)?;
     let path = home.path().join("portcullis.toml");
+    // Whoever else changes the configuration at this moment is waited for.
+    let _editing = config::Editing::of(home.path())?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).mode(0o600);
     if args.force {

@@ -1,7 +1,7 @@
 //! What the tools of one server are about, in a few words.
 
 use super::words::{has_no_spaces, says_nothing, stem, words};
-use portcullis_core::ToolDef;
+use portcullis_core::{NAME_HASH_CHARS, ToolDef};
 use std::collections::{HashMap, HashSet};
 
 /// How long a word is at least and at most. What is longer is no word, or a whole sentence without spaces.
@@ -9,8 +9,6 @@ const WORD_CHARS_MIN: usize = 3;
 const WORD_CHARS_MAX: usize = 20;
 /// How many words of a description are looked at. It begins with what the tool is for.
 const DESCRIPTION_WORDS_MAX: usize = 60;
-/// How long the hash is that a name ends in which had to be changed.
-const HASH_CHARS: [usize; 2] = [8, 40];
 
 /// Returns the words that tell best what the tools of one server are about: those in their names; where those say nothing that
 /// the server's own name does not say, those in their descriptions.
@@ -50,7 +48,7 @@ fn most_frequent(words: impl Iterator<Item = String>, most: usize) -> Vec<String
 
 fn name_words(name: &str) -> Vec<String> {
     let is_hash =
-        |end: &str| HASH_CHARS.contains(&end.len()) && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+        |end: &str| NAME_HASH_CHARS.contains(&end.len()) && end.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = name.rsplit_once('_').filter(|(_, end)| is_hash(end)).map_or(name, |(name, _)| name);
     let pieces = words(name).into_iter().flat_map(|word| word.pieces().to_vec());
     pieces.filter(|word| is_word(word)).collect()
