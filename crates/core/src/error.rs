@@ -5,6 +5,7 @@
 
 use crate::context::{AskKind, Question};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 
@@ -84,6 +85,8 @@ pub struct InputRequired {
     pub questions: Vec<Question>,
     /// What the tool wants to remember until then.
     pub state: Option<String>,
+    /// What another server says besides, in its own words.
+    pub more: Map<String, Value>,
 }
 
 /// What another server answered instead of a result, in its own words.

@@ -125,9 +125,12 @@ impl Redactor {
             foreign.data = foreign.data.take().and_then(|data| scan.scrubbed_raw(data));
         }
         if let Some(input) = &mut error.input {
-            let InputRequired { questions, state } = &mut **input;
+            let InputRequired { questions, state, more } = &mut **input;
             questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
             state.iter_mut().for_each(|state| scan.scrub_in_place(state));
+            let mut said = Value::Object(std::mem::take(more));
+            scan.scrub_value(&mut said);
+            *more = said.as_object().cloned().unwrap_or_default();
         }
     }
 

@@ -136,7 +136,10 @@ fn errors_and_their_questions_are_scrubbed() {
     let ask = portcullis_core::Ask::elicit("is it hunter2-hunter2?", json!({}));
     let questions = vec![Question { key: "q".to_owned(), ask }];
     let state = Some("state hunter2-hunter2".to_owned());
-    let mut error = ToolError::input_required(InputRequired { questions, state }).hint("hunter2-hunter2");
+    let more = json!({ "_meta": { "x": "hunter2-hunter2" }, "hunter2-hunter2": 1 });
+    let more = more.as_object().unwrap().clone();
+    let input = InputRequired { questions, state, more };
+    let mut error = ToolError::input_required(input).hint("hunter2-hunter2");
     error.message = "failed with hunter2-hunter2".to_owned();
     redactor.scrub_error(&mut error);
     assert_eq!(error.message, "failed with [REDACTED:KEY]");
@@ -144,6 +147,8 @@ fn errors_and_their_questions_are_scrubbed() {
     let input = error.input.unwrap();
     assert_eq!(input.questions[0].ask.params["message"], "is it [REDACTED:KEY]?");
     assert_eq!(input.state.as_deref(), Some("state [REDACTED:KEY]"));
+    let more = json!({ "_meta": { "x": "[REDACTED:KEY]" }, "[REDACTED:KEY]": 1 });
+    assert_eq!(Some(&input.more), more.as_object());
 }
 
 #[tokio::test]

@@ -286,6 +286,7 @@ impl Peer for Listener {
                     return Err(AskRefused::NextRound(InputRequired {
                         questions,
                         state: Some("state".to_owned()),
+                        more: Map::new(),
                     }));
                 }
                 Some(Mood::Silent) => std::future::pending().await,

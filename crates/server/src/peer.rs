@@ -199,7 +199,7 @@ impl RoundPeer {
         if let Some(question) = open.iter().find(|question| !self.accepts(&question.ask)) {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
-        Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
+        Err(AskRefused::NextRound(InputRequired { questions: open, state: None, more: Map::new() }))
     }
 }
 

@@ -128,7 +128,11 @@ mod tests {
         let answers = Answers::from([("k".to_owned(), serde_json::json!({"action": "accept"}))]);
         let ask = Ask::elicit("May it?", serde_json::json!({}));
         let question = Question { key: "portcullis_approval".to_owned(), ask };
-        let input = InputRequired { questions: vec![question], state: Some("s".to_owned()) };
+        let input = InputRequired {
+            questions: vec![question],
+            state: Some("s".to_owned()),
+            more: Default::default(),
+        };
         let text = seal.seal(&[7; 32], answers.clone(), &input);
         let mut opened = seal.open(&[7; 32], &text).unwrap();
         assert_eq!((&opened.answers, opened.state.as_deref()), (&answers, Some("s")));

@@ -339,8 +339,10 @@ async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap
         }
         "/authorize" => login(&world, &conduct, parts),
         "/token" => {
+            // What was shown is used from now on, whether the answer arrives or not.
+            let answer = token(&world, &conduct, &parts);
             tokio::time::sleep(conduct.token_takes).await;
-            token(&world, &conduct, &parts)
+            answer
         }
         "/revoke" => {
             let token = parts.get("token").map(String::as_str).unwrap_or_default();

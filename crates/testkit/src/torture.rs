@@ -14,5 +14,5 @@ pub mod servers;
 pub mod session;
 pub mod trace;
 
-pub use figure::Figure;
+pub use figure::{Figure, TIMES};
 pub use random::Random;

@@ -346,6 +346,7 @@ impl Drop for Open<'_> {
         let given_up = self.connection.inbox.forget(self.id);
         if given_up && !self.connection.inbox.closed.is_cancelled() && !self.connection.link.hears_giving_up()
         {
+            // Not in the client's words: what a client says reaches a server by way of the gate, and is on record.
             let params = json!({ "requestId": self.id, "reason": "no longer needed" });
             self.connection.notify("notifications/cancelled", &params);
         }

@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, Call, ErrorKind, ForeignError, InputRequired, OWN_KEYS, Peer,
-    Question, Target, ToolError,
+    Question, Target, ToolError, json,
 };
 use portcullis_wire::era;
 use portcullis_wire::params::Fields;
@@ -301,7 +301,7 @@ impl<'a> Drive<'a> {
             let result = answer.map_err(|error| self.failed(error))?;
             match questions_of(&result)? {
                 None => return Ok(result),
-                Some((questions, state)) => Box::pin(self.ask_for_next_round(questions, state)).await?,
+                Some(asking) => Box::pin(self.ask_for_next_round(asking)).await?,
             }
         }
     }
@@ -324,7 +324,7 @@ impl<'a> Drive<'a> {
             && let Some(questions) = addresses(said)
             && questions.iter().all(|question| peer.accepts(&question.ask))
         {
-            return Failure::Told(ends_round(peer, questions, &Left::Anew));
+            return Failure::Told(ends_round(peer, questions, &Left::Anew, Map::new()));
         }
         Failure::Request(error)
     }
@@ -342,15 +342,12 @@ impl<'a> Drive<'a> {
     }
 
     /// A server of the newer era has ended its round. Calls it again, or ends ours.
-    async fn ask_for_next_round(
-        &mut self,
-        questions: Vec<Question>,
-        state: Option<String>,
-    ) -> Result<(), ToolError> {
+    async fn ask_for_next_round(&mut self, asking: Asking) -> Result<(), ToolError> {
+        let Asking { questions, state, more } = asking;
         self.once_more()?;
         let peer = &self.call.ctx.peer;
         if peer.round().is_some() {
-            return Err(ends_round(&**peer, questions, &Left::Server { state }));
+            return Err(ends_round(&**peer, questions, &Left::Server { state }, more));
         }
         not_offered(&**peer, &questions)?;
         let answers = ask_each(&**peer, questions).await?;
@@ -433,7 +430,7 @@ impl<'a> Drive<'a> {
         let sent = Sent { running, slot, task };
         let (asked, connection) = (self.asked, self.connection.clone());
         let key = self.parked.keep(ParkedCall { sent, open, asked, connection }, peer.clone())?;
-        Ok(ends_round(&**peer, questions, &Left::Parked(key)))
+        Ok(ends_round(&**peer, questions, &Left::Parked(key), Map::new()))
     }
 }
 
@@ -531,12 +528,12 @@ fn not_offered(peer: &dyn Peer, questions: &[Question]) -> Result<(), ToolError>
     }
 }
 
-fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left) -> ToolError {
+fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left, more: Map<String, Value>) -> ToolError {
     if let Err(missing) = not_offered(peer, &questions) {
         return missing;
     }
     match serde_json::to_string(left) {
-        Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state) }),
+        Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state), more }),
         Err(error) => ToolError::internal(error),
     }
 }
@@ -626,29 +623,40 @@ fn says_task(members: &str) -> bool {
     serde_json::from_str::<Fields<'_>>(&object).is_ok_and(|fields| fields.get("task").is_some())
 }
 
-/// What a server asks at the end of a round, and what it wants back with the answers.
-type Asking = (Vec<Question>, Option<String>);
+/// What a server of the newer era says at the end of a round.
+struct Asking {
+    questions: Vec<Question>,
+    /// What it wants back with the answers.
+    state: Option<String>,
+    /// Whatever else it says.
+    more: Map<String, Value>,
+}
 
 /// Returns what a result asks, if it is no result yet but questions.
 fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Asks {
-        #[serde(default)]
-        input_requests: Map<String, Value>,
-        request_state: Option<String>,
-    }
     // Most results are only passed on, and need not be taken apart to see that.
     if !result.get().contains("\"input_required\"") {
         return Ok(None);
     }
-    let unreadable = |_| ToolError::new(ErrorKind::Upstream, "the server asks what cannot be read");
-    let fields: Fields<'_> = serde_json::from_str(result.get()).map_err(unreadable)?;
+    let unreadable = || ToolError::new(ErrorKind::Upstream, "the server asks what cannot be read");
+    let fields: Fields<'_> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
     if fields.get("resultType").is_none_or(|kind| kind.get() != "\"input_required\"") {
         return Ok(None);
     }
-    let asks: Asks = serde_json::from_str(result.get()).map_err(unreadable)?;
-    Ok(Some((questions(asks.input_requests)?, asks.request_state)))
+    let said = json::parse_exact(result.get()).map_err(|error| unreadable().caused_by(error))?;
+    let Value::Object(mut more) = said else { return Err(unreadable()) };
+    more.remove("resultType");
+    let requests = match more.remove("inputRequests").unwrap_or_default() {
+        Value::Object(requests) => requests,
+        Value::Null => Map::new(),
+        _ => return Err(unreadable()),
+    };
+    let state = match more.remove("requestState").unwrap_or_default() {
+        Value::String(state) => Some(state),
+        Value::Null => None,
+        _ => return Err(unreadable()),
+    };
+    Ok(Some(Asking { questions: questions(requests)?, state, more }))
 }
 
 /// Reads the questions of a server of the newer era, by their keys.

@@ -79,8 +79,8 @@ pub async fn end_processes() {
 }
 
 /// Runs what is to be done before this process ends. It has to end soon after it was told to.
-pub(crate) fn see_out(work: impl Future<Output = ()> + Send + 'static) {
-    RUNNING.spawn(work);
+pub(crate) fn see_out<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    RUNNING.spawn(work)
 }
 
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.

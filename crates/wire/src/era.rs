@@ -395,14 +395,11 @@ pub enum ResultKind {
     Cacheable {
         ttl_ms: u64,
     },
-    /// Questions to the client; the object already says so.
-    Questions,
 }
 
 /// Puts what the revision wants around a result object of the hub's own.
 pub fn dress(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
-    let result_type = (kind == ResultKind::Questions).then_some(IgnoredAny);
-    complete(revision, kind, object, |_| Present { result_type, ..Present::default() })
+    complete(revision, kind, object, |_| Present::default())
 }
 
 /// Returns whether clients of a revision take this schema of a tool's results. With sessions, results are objects.

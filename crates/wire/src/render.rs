@@ -173,8 +173,15 @@ pub fn question(ask: &Ask) -> Value {
 pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<u8> {
     let requests: serde_json::Map<String, Value> =
         input.questions.iter().map(|q| (q.key.clone(), question(&q.ask))).collect();
-    let result = json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state });
-    dress(revision, ResultKind::Questions, result.to_string().into_bytes())
+    let mut result =
+        json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state });
+    if let Some(result) = result.as_object_mut() {
+        // What is ours is not said by another.
+        for (name, value) in &input.more {
+            result.entry(name).or_insert_with(|| value.clone());
+        }
+    }
+    era::dress_foreign(revision, ResultKind::Plain, result.to_string().into_bytes())
 }
 
 /// The one table from kinds of failure to what the caller is sent.

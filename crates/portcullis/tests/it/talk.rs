@@ -158,8 +158,12 @@ async fn what_a_newer_server_asks_is_asked_as_the_client_knows_it() {
     assert!(client.answer(&json!(id)).await["result"].is_object());
 
     let mut newer = http(&hub, NEWER).await;
-    let asked = newer.result("tools/call", newly(asks(&questions), offers, json!({}))).await;
+    let more = format!(r#"{questions},"_meta":{{"example.com/a":1.50}},"new":[1e+400]"#);
+    let asked = newer.result("tools/call", newly(asks(&more), offers, json!({}))).await;
     assert_eq!(asked["inputRequests"]["r"], json!({ "method": "roots/list" }), "{asked}");
+    // Whatever else the server says comes along, digit by digit.
+    assert_eq!(asked["new"], exact("[1e+400]"), "{asked}");
+    assert_eq!(asked["_meta"]["example.com/a"], exact("1.50"), "{asked}");
     // Whoever offers only a part learns which part it would have to offer.
     let forms = json!({ "elicitation": { "form": {} }, "roots": {} });
     let refused = newer.request("tools/call", newly(asks(&questions), forms, json!({}))).await;

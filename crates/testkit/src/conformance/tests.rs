@@ -6,7 +6,7 @@ use portcullis_core::{
     Content, ContentBody, Gate, InputRequired, LogMessage, Origin, Outcome, Output, Peer, Progress, Question,
     Registry, ResourceBody, ResourceContents, Scope, Target, TaskSupport,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
@@ -91,7 +91,7 @@ impl Peer for Scripted {
             }
             let open =
                 questions.into_iter().filter(|question| !answers.contains_key(&question.key)).collect();
-            Err(AskRefused::NextRound(InputRequired { questions: open, state: None }))
+            Err(AskRefused::NextRound(InputRequired { questions: open, state: None, more: Map::new() }))
         })
     }
 

@@ -22,12 +22,12 @@ impl Figure {
     }
 
     pub fn at_least(what: impl Into<String>, measured: f64, least: f64, unit: &str) -> Figure {
-        let show = |value: f64| format!("{} {unit}", amount(value)).trim_end().to_owned();
+        let show = |value: f64| amount(value, unit);
         Figure::of(what, show(measured), format!("≥ {}", show(least)), Some(measured >= least))
     }
 
     pub fn at_most(what: impl Into<String>, measured: f64, most: f64, unit: &str) -> Figure {
-        let show = |value: f64| format!("{} {unit}", amount(value)).trim_end().to_owned();
+        let show = |value: f64| amount(value, unit);
         Figure::of(what, show(measured), format!("≤ {}", show(most)), Some(measured <= most))
     }
 
@@ -40,13 +40,21 @@ impl Figure {
     }
 }
 
-fn amount(value: f64) -> String {
+/// What is so many times something else; a tenth is much there.
+pub const TIMES: &str = "×";
+
+fn amount(value: f64, unit: &str) -> String {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "it is shown, not computed with"
     )]
-    if value >= 100.0 { grouped(value.round() as u64) } else { format!("{value:.1}") }
+    let number = match unit {
+        _ if value >= 100.0 => grouped(value.round() as u64),
+        TIMES => format!("{value:.2}"),
+        _ => format!("{value:.1}"),
+    };
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 /// Returns a number as people write large ones: `20,000`.
@@ -87,6 +95,8 @@ mod tests {
             Figure::at_most("time", 9.5, 10.0, "ms").to_string(),
             "figure:\ttime\t9.5 ms\t≤ 10.0 ms\tok"
         );
+        let times = Figure::at_most("memory", 1.104, 1.1, TIMES);
+        assert_eq!(times.to_string(), "figure:\tmemory\t1.10 ×\t≤ 1.10 ×\tFAILED");
         assert_eq!(Figure::info("runs", "3").to_string(), "figure:\truns\t3\t\t");
     }
 }

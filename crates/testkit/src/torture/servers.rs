@@ -57,6 +57,8 @@ impl Program {
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// It is only called. What that costs the good one on two processors is nobody's fault.
+    Nothing,
     Crash,
     Hang,
     Garbage,
@@ -67,7 +69,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 8] = [
+        Fault::Nothing,
         Fault::Crash,
         Fault::Hang,
         Fault::Garbage,
@@ -79,6 +82,7 @@ impl Fault {
 
     pub fn as_str(self) -> &'static str {
         match self {
+            Fault::Nothing => "it does all that it should",
             Fault::Crash => "it crashes",
             Fault::Hang => "it does not answer",
             Fault::Garbage => "it says what is no message",
@@ -92,6 +96,7 @@ impl Fault {
     /// Returns the calls that make it happen, each repeated so long as the window lasts.
     fn calls(self) -> Vec<(&'static str, Value)> {
         match self {
+            Fault::Nothing => vec![("bad_echo", json!({ "text": "hello" }))],
             Fault::Crash => vec![("bad_hang", json!({})), ("bad_crash", json!({}))],
             Fault::Hang => vec![("bad_hang", json!({})); HANGING],
             Fault::Garbage => vec![("bad_garbage", json!({ "lines": 1_000 }))],
@@ -106,7 +111,7 @@ impl Fault {
     fn repeats(self) -> usize {
         match self {
             Fault::Crash | Fault::Hang | Fault::LongLine | Fault::HalfOpen | Fault::Storm => 1,
-            Fault::Garbage | Fault::ReusedIds => 20,
+            Fault::Nothing | Fault::Garbage | Fault::ReusedIds => 20,
         }
     }
 }

@@ -51,6 +51,46 @@ async fn a_token_is_renewed_before_it_expires_and_once() {
     assert!(apart(person, &world).await.1 > 1);
 }
 
+/// Lets the token be expired.
+fn expire(person: &Person) {
+    person.change(|login| (login.about.expires_at, login.about.renew_at) = (Some(1), Some(1)));
+}
+
+/// The first caller gives up while the issuer has taken its refresh token for used: the next one is not lost with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_goes_on_without_who_began_it() {
+    let (world, person) = about_to_expire().await;
+    expire(&person);
+    let oauth = oauth(&world, &person, Someone::Away);
+    tokio::select! {
+        renewed = oauth.header() => panic!("nobody waited for the issuer: {renewed:?}"),
+        () = portcullis_testkit::wait::until("the issuer is asked", async || {
+            (world.grants("refresh_token") == 1).then_some(())
+        }) => {}
+    }
+    assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
+    assert_eq!(world.grants("refresh_token"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_who_wait_for_a_renewal_hear_that_it_failed() {
+    let (world, person) = about_to_expire().await;
+    world.behave(|conduct| conduct.token_answers = Some((503, "")));
+    expire(&person);
+    let oauth = oauth(&world, &person, Someone::Away);
+    let used = format!("Bearer {}", person.kept().unwrap().access_token.unwrap().expose());
+    for headers in [true, false] {
+        let waiting = (0..CALLERS).map(async |_| match headers {
+            true => oauth.header().await.map(drop),
+            false => oauth.refused(Some(&used), 401, None).await.map(drop),
+        });
+        for error in join_all(waiting).await {
+            assert!(matches!(error, Err(OAuthError::Unreachable { .. })), "{error:?}");
+        }
+        assert_eq!(world.grants("refresh_token"), if headers { 1 } else { 2 });
+    }
+}
+
 /// A login ends, or begins anew, while another process renews it: what a person did last counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_person_does_while_a_token_is_renewed_counts() {

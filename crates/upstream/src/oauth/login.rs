@@ -1,12 +1,13 @@
 //! A person logs in: from a refusal to tokens.
 
+use super::account::Account;
 use super::callback::Callback;
 use super::challenge::Challenge;
 use super::client::{self, OAuthClient};
 use super::discovery::{self, AuthorizationServer, Discovered};
 use super::error::OAuthError;
 use super::keep::{About, Login};
-use super::{Consent, OAuth, OAuthSpec, scopes, tokens, union};
+use super::{Consent, OAuthSpec, scopes, tokens, union};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_core::json::printable;
@@ -39,15 +40,15 @@ pub(super) async fn probe(egress: &Egress, spec: &OAuthSpec) -> Result<Challenge
 
 /// Lets a person log in. `new` is what has to be asked for besides what is asked for anyway.
 pub(super) async fn log_in(
-    oauth: &OAuth,
+    account: &Account,
     known: Option<Login>,
     challenge: &Challenge,
     new: Vec<String>,
     consent: &dyn Consent,
 ) -> Result<Login, OAuthError> {
-    let (spec, egress) = (&oauth.spec, &oauth.egress);
+    let (spec, egress) = (&account.spec, &account.egress);
     // A code is good once, and a registration is made for good: neither is used up in vain.
-    oauth.prepare().await?;
+    account.prepare().await?;
     let found = discovery::discover(egress, &spec.url, challenge.resource_metadata.as_deref()).await?;
     // What another issuer made is of no use here, and not to be shown.
     let known = known.filter(|login| login.about.issuer == found.server.issuer);
@@ -90,7 +91,7 @@ pub(super) async fn log_in(
         ("code_verifier", verifier.as_str()),
         ("resource", found.resource.as_str()),
     ];
-    let granted = tokens::request(egress, &*oauth.clock, &found.server.token, &client, &parts).await?;
+    let granted = tokens::request(egress, &*account.clock, &found.server.token, &client, &parts).await?;
     Ok(Login {
         about: About {
             issuer: found.server.issuer,

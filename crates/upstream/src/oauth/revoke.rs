@@ -1,7 +1,8 @@
 //! The end of a login: its tokens are taken back by who made them, where that is offered.
 
+use super::account::Account;
 use super::keep::Login;
-use super::{OAuth, OAuthError, discovery, tokens};
+use super::{OAuthError, discovery, tokens};
 
 /// What came of the end of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum Tokens {
 
 /// Revokes what there is of a login. The refresh token first: some servers revoke the rest with it, and it is the one
 /// that is good for longer.
-pub(super) async fn revoke(oauth: &OAuth, login: &Login) -> Tokens {
+pub(super) async fn revoke(account: &Account, login: &Login) -> Tokens {
     let all = [("refresh_token", &login.refresh_token), ("access_token", &login.access_token)];
     let all: Vec<_> = all.into_iter().filter_map(|(kind, token)| Some((kind, token.as_ref()?))).collect();
     if all.is_empty() {
@@ -33,13 +34,13 @@ pub(super) async fn revoke(oauth: &OAuth, login: &Login) -> Tokens {
     }
     let told = async {
         // Asked of the issuer itself, at this moment: nobody else is ever shown its tokens.
-        let server = discovery::described(&oauth.egress, &login.about.issuer).await?;
+        let server = discovery::described(&account.egress, &login.about.issuer).await?;
         let Some(endpoint) = server.and_then(|server| server.revocation) else {
             return Ok(Tokens::NotOffered);
         };
-        let client = oauth.client_of(login, &endpoint)?;
+        let client = account.client_of(login, &endpoint)?;
         for (kind, token) in all {
-            tokens::revoke(&oauth.egress, &endpoint, &client, kind, token).await?;
+            tokens::revoke(&account.egress, &endpoint, &client, kind, token).await?;
         }
         Ok::<_, OAuthError>(Tokens::Revoked)
     };

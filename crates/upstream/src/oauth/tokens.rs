@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// A token that lives longer is renewed after this time all the same.
 const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-const WHERE: &str = "the place where tokens are";
+pub(super) const WHERE: &str = "the place where tokens are";
 /// Errors that say of themselves that they will pass.
 const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
 

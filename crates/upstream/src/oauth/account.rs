@@ -1,0 +1,126 @@
+//! What is known of who we are at one server, and where that is kept.
+
+use super::client::{self, OAuthClient};
+use super::keep::{ClientKind, Keep, Login, Turn};
+use super::renewals::Why;
+use super::{CLIENT_UNKNOWN, OAuthError, OAuthSpec, address, tokens};
+use portcullis_core::{Clock, Secret};
+use portcullis_egress::Egress;
+use std::sync::Arc;
+
+pub(super) struct Account {
+    pub(super) spec: OAuthSpec,
+    pub(super) egress: Egress,
+    pub(super) keep: Arc<dyn Keep>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Account {
+    pub(super) fn now(&self) -> u64 {
+        self.clock.since_epoch().as_secs()
+    }
+
+    /// Renews the token unless that was done meanwhile, here or in another process. Returns the header to use.
+    pub(super) async fn renew(&self, used: &str, why: Why) -> Result<String, OAuthError> {
+        let _turn = self.turn().await?;
+        let Some(mut login) = self.load().await? else {
+            return Err(self.needs_person("the login is gone"));
+        };
+        if let Some(header) = self.token_of(&login).map(bearer).filter(|header| header != used) {
+            return Ok(header);
+        }
+        let Some(refresh_token) = login.refresh_token.clone() else {
+            return Err(self.needs_person("the login has expired"));
+        };
+        let about = &login.about;
+        let client = self.client_of(&login, &about.token_endpoint)?;
+        let parts = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh_token.expose().as_str()),
+            ("resource", about.resource.as_str()),
+        ];
+        let renewed =
+            tokens::request(&self.egress, &*self.clock, &about.token_endpoint, &client, &parts).await;
+        let granted = match renewed {
+            Ok(granted) => granted,
+            Err(OAuthError::Refused { code, why: said, .. }) => {
+                let client_gone = CLIENT_UNKNOWN.contains(&code.as_str());
+                if client_gone || code == "invalid_grant" {
+                    // It will not get better: what is of no use to anyone is not kept.
+                    login.refresh_token = None;
+                    login.access_token.take_if(|_| why != Why::Due);
+                    login.about.client_gone |= client_gone;
+                    self.save(login).await?;
+                    return Err(self.needs_person(&format!("the login has ended ({said})")));
+                }
+                return Err(self.needs_person(&format!("the login could not be renewed ({said})")));
+            }
+            Err(error) => return Err(error),
+        };
+        login.about.expires_at = granted.expires_at;
+        login.about.renew_at = granted.renew_at;
+        login.about.granted = granted.scopes.or(login.about.granted);
+        let header = bearer(&granted.access_token);
+        login.access_token = Some(granted.access_token);
+        // A server that gives a new one has put the old one out of use.
+        login.refresh_token = granted.refresh_token.or(login.refresh_token);
+        self.save(login).await?;
+        Ok(header)
+    }
+
+    /// Returns the client that a login was made by, as it shows itself at `endpoint`.
+    pub(super) fn client_of(&self, login: &Login, endpoint: &str) -> Result<OAuthClient, OAuthError> {
+        let about = &login.about;
+        let secret = match (about.client, &self.spec.client_secret) {
+            (ClientKind::Configured, Some(secret)) => Some(client::secret_for(secret, endpoint)?),
+            _ => login.client_secret.clone(),
+        };
+        let (kind, id, method) = (about.client, about.client_id.clone(), about.token_method);
+        Ok(OAuthClient { kind, id, secret, method })
+    }
+
+    /// Returns the token of a login, if it is one for this server.
+    pub(super) fn token_of<'a>(&self, login: &'a Login) -> Option<&'a Secret<String>> {
+        let is_ours = address::is_resource_of(&login.about.resource, &self.spec.url);
+        login.access_token.as_ref().filter(|_| is_ours)
+    }
+
+    pub(super) fn needs_person(&self, why: &str) -> OAuthError {
+        OAuthError::NeedsPerson(format!("{why}; run `portcullis mcp auth {}`", self.spec.name))
+    }
+
+    pub(super) async fn load(&self) -> Result<Option<Login>, OAuthError> {
+        // Mostly one look at a file that has not changed; not worth a thread.
+        self.keep.load().map_err(OAuthError::Store)
+    }
+
+    /// Waits until nobody else changes the login, in any process.
+    pub(super) async fn turn(&self) -> Result<Turn, OAuthError> {
+        let keep = self.keep.clone();
+        blocking(move || keep.turn()).await
+    }
+
+    /// Makes sure that what comes of a login can be kept.
+    pub(super) async fn prepare(&self) -> Result<(), OAuthError> {
+        let keep = self.keep.clone();
+        blocking(move || keep.prepare()).await
+    }
+
+    pub(super) async fn save(&self, login: Login) -> Result<(), OAuthError> {
+        let keep = self.keep.clone();
+        blocking(move || keep.save(&login)).await
+    }
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, OAuthError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| OAuthError::Store(error.to_string()))?.map_err(OAuthError::Store)
+}
+
+const BEARER: &str = "Bearer ";
+
+pub(super) fn bearer(token: &Secret<String>) -> String {
+    format!("{BEARER}{}", token.expose())
+}
