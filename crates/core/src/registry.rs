@@ -191,6 +191,8 @@ pub trait Provider: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owns {
     Not,
+    /// The provider named it, and says nothing else of it.
+    Linked,
     /// It fits a form that the provider described. Another may list the very address.
     ByForm,
     Listed,

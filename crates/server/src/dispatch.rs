@@ -11,6 +11,7 @@ use crate::peer::{RoundPeer, SessionPeer};
 use crate::search;
 use crate::session::Session;
 use crate::stream::{Outlet, Stream};
+use crate::tasks::ForeignTask;
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
     Origin, Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
@@ -60,7 +61,7 @@ pub(crate) enum Job {
     /// Ask after a task that another server runs.
     Task {
         exchange: Exchange,
-        server: String,
+        task: ForeignTask,
         ask: TaskAsk,
     },
     /// Tell of changes until the client has had enough, or there is nobody to tell.
@@ -94,8 +95,8 @@ impl Job {
                 Some(listed.map(Body::Clean))
             }
             Job::Subscribe { exchange, uri } => Some(unchecked(Box::pin(exchange.subscribed(&uri)).await)),
-            Job::Task { exchange, server, ask } => {
-                Some(unchecked(Box::pin(exchange.ask_after(&server, ask)).await))
+            Job::Task { exchange, task, ask } => {
+                Some(unchecked(Box::pin(exchange.ask_after(&task, ask)).await))
             }
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
@@ -123,9 +124,11 @@ impl CallJob {
             tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         }
         let error = match outcome {
-            Ok(output) => {
-                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&output, &target) {
-                    hub.tasks.remember(&client, || hub.gate.server_of(name), raw);
+            Ok(mut output) => {
+                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&mut output, &target)
+                    && let Some(task) = hub.tasks.remember(&client, || hub.gate.server_of(name), raw)
+                {
+                    *raw = task.renamed(std::mem::take(raw));
                 }
                 return Some(Ok(Body::Clean(render::output(revision, &target, &output))));
             }
@@ -245,7 +248,7 @@ impl Exchange {
             Method::SetLogLevel => self.set_log_level(params),
             Method::GetTask | Method::UpdateTask | Method::CancelTask => {
                 match self.foreign_task(method, params) {
-                    Ok(Some((server, ask))) => return Job::Task { exchange: self, server, ask },
+                    Ok(Some((task, ask))) => return Job::Task { exchange: self, task, ask },
                     Ok(None) => self.task(method, params),
                     Err(error) => Err(error),
                 }
@@ -512,7 +515,7 @@ impl Exchange {
         &self,
         method: Method,
         params: &Params<'_>,
-    ) -> Result<Option<(String, TaskAsk)>, RpcError> {
+    ) -> Result<Option<(ForeignTask, TaskAsk)>, RpcError> {
         if !self.offers().tasks {
             return Ok(None);
         }
@@ -523,16 +526,17 @@ impl Exchange {
             Method::CancelTask => ("tasks/cancel", Answers::new()),
             _ => ("tasks/update", input_responses(params)?),
         };
-        Ok(Some((task.server, TaskAsk { method, client: self.client.name.clone(), id, answers })))
+        let ask = TaskAsk { method, client: self.client.name.clone(), id: task.own.clone(), answers };
+        Ok(Some((task, ask)))
     }
 
-    async fn ask_after(&self, server: &str, ask: TaskAsk) -> Answer {
+    async fn ask_after(&self, task: &ForeignTask, ask: TaskAsk) -> Answer {
         let target = Target::Prompt(ask.id.clone());
-        match self.hub.gate.task(server, ask).await {
+        match self.hub.gate.task(&task.server, ask).await {
             Ok(answer) => Ok(era::dress_foreign(
                 self.revision,
                 era::ResultKind::Plain,
-                answer.get().as_bytes().to_vec(),
+                task.renamed(answer).get().as_bytes().to_vec(),
             )),
             Err(error) => render::failure(self.revision, &target, ErrorStyle::Sentence, &error),
         }

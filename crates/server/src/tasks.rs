@@ -119,16 +119,26 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
-    /// Those that other servers run, by their ids there; the oldest first.
+    /// Those that other servers run; the oldest first.
     foreign: Mutex<VecDeque<ForeignTask>>,
 }
 
 /// A task of another server's, and whose call it was.
 #[derive(Clone)]
 pub(crate) struct ForeignTask {
+    /// As the client knows it.
     id: String,
+    /// As its server does.
+    pub(crate) own: String,
     owner: String,
     pub(crate) server: String,
+}
+
+impl ForeignTask {
+    /// Returns what the server says of it as the client knows it.
+    pub(crate) fn renamed(&self, said: Box<RawValue>) -> Box<RawValue> {
+        if self.id == self.own { said } else { era::with_task_id(&said, &self.id) }
+    }
 }
 
 /// Returns the id of the task that a result names instead of being one.
@@ -148,20 +158,35 @@ fn task_of(result: &RawValue) -> Option<String> {
 }
 
 impl Tasks {
-    /// Remembers whose task it is that another server has made of a call.
+    /// Remembers whose task it is that another server has made of a call, if that is what the result says. Servers know
+    /// nothing of each other, and may call theirs the same: the client is told another id then.
     pub(crate) fn remember(
         &self,
         owner: &Client,
         server: impl FnOnce() -> Option<String>,
         result: &RawValue,
-    ) {
-        let Some(id) = task_of(result) else { return };
-        let Some(server) = server() else { return };
+    ) -> Option<ForeignTask> {
+        let own = task_of(result)?;
+        let server = server()?;
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_anothers = |id: &str| {
+            let mut of_client = foreign.iter().filter(|task| task.owner == owner.name);
+            of_client.any(|task| task.id == id && (task.own != own || task.server != server))
+                || self.all().contains_key(id)
+        };
+        let mut id = own.clone();
+        if is_anothers(&id) {
+            id = format!("{server}/{own}");
+        }
+        while is_anothers(&id) {
+            id.push('\'');
+        }
+        let task = ForeignTask { id, own, owner: owner.name.clone(), server };
         if foreign.len() >= FOREIGN_MAX {
             foreign.pop_front();
         }
-        foreign.push_back(ForeignTask { id, owner: owner.name.clone(), server });
+        foreign.push_back(task.clone());
+        Some(task)
     }
 
     /// Finds a task that another server runs for this client.

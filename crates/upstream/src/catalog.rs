@@ -19,6 +19,7 @@ use portcullis_core::{
     ToolDef, second_name,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
+use portcullis_wire::header::{self, Mirror};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc;
 use serde_json::Value;
@@ -94,8 +95,8 @@ pub(crate) struct OwnTool {
     pub(crate) quoted: String,
     /// As it appears.
     pub(crate) def: Arc<ToolDef>,
-    /// Which arguments are also shown in headers: the argument, and the name of the header.
-    pub(crate) headers: Vec<(String, String)>,
+    /// Which arguments are also shown in headers.
+    pub(crate) headers: Vec<Mirror>,
     /// Whether a server of the older era runs it as a task only.
     pub(crate) runs_as_task: bool,
 }
@@ -409,7 +410,7 @@ fn tool(
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object".to_owned());
     }
-    let headers = mirrored(&input_schema)?;
+    let headers = header::mirrors(&input_schema)?;
     let limits = Limits { deadline_ms: NO_DEADLINE_MS, ..Limits::DEFAULT };
     let mut def = ToolDef::foreign(
         spec.name.clone(),
@@ -434,52 +435,6 @@ fn execution(said: &Said) -> Option<Value> {
     let fields: Fields<'_> = serde_json::from_str(said.raw.get()).ok()?;
     let execution: Value = serde_json::from_str(fields.get("execution")?.get()).ok()?;
     execution.is_object().then_some(execution)
-}
-
-/// Returns which arguments the server wants to see in headers too. What it says must make sense, or the tool is not
-/// taken: half a mirror would make every call of it fail.
-fn mirrored(schema: &Value) -> Result<Vec<(String, String)>, String> {
-    let mut headers = Vec::new();
-    let mut taken = HashSet::new();
-    for (argument, property) in schema["properties"].as_object().into_iter().flatten() {
-        let Some(said) = property.get("x-mcp-header") else { continue };
-        let name = said.as_str().unwrap_or_default();
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(token) {
-            return Err(format!("`{}`: `x-mcp-header` is not the name of a header", printable(argument)));
-        }
-        if !taken.insert(name.to_ascii_lowercase()) {
-            return Err(format!("two arguments want the header `{name}`"));
-        }
-        let simple = matches!(property["type"].as_str(), Some("string" | "integer" | "boolean"));
-        if !simple {
-            return Err(format!("`{}`: only simple values go into a header", printable(argument)));
-        }
-        headers.push((argument.clone(), name.to_owned()));
-    }
-    // Deeper down nothing can be mirrored.
-    let deep = |value: &Value| {
-        value["properties"].as_object().is_some_and(|all| all.values().any(wants_header_inside))
-    };
-    if deep(schema) {
-        return Err("`x-mcp-header` stands where no argument is".to_owned());
-    }
-    Ok(headers)
-}
-
-/// Returns whether anything inside of this property, other than itself, wants a header.
-fn wants_header_inside(property: &Value) -> bool {
-    fn anywhere(value: &Value) -> bool {
-        match value {
-            Value::Object(members) => members.contains_key("x-mcp-header") || members.values().any(anywhere),
-            Value::Array(items) => items.iter().any(anywhere),
-            _ => false,
-        }
-    }
-    match property {
-        Value::Object(members) => members.values().any(anywhere),
-        _ => false,
-    }
 }
 
 fn prompt(said: &Said, name: String, left_out: &mut Vec<(String, String)>) -> Result<PromptDef, String> {

@@ -17,6 +17,7 @@ mod http;
 mod inbox;
 mod input;
 mod link;
+mod linked;
 mod lists;
 mod live;
 mod names;

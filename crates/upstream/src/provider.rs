@@ -161,6 +161,7 @@ impl Provider for Upstream {
     fn owns_resource(&self, uri: &str, client: &str) -> Owns {
         let now = self.now(client);
         let owns = self.shared.shown.load().owns(uri).max(now.shown.load().owns(uri));
+        let owns = if owns == Owns::Not && now.linked.has(uri) { Owns::Linked } else { owns };
         // It took the place of one that a client was told by, and has not said yet what it has.
         let is_watched = || !now.is_known() && now.watches().contains(&(uri.to_owned(), client.to_owned()));
         if owns == Owns::Not && is_watched() { Owns::Listed } else { owns }

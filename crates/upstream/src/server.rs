@@ -5,6 +5,7 @@ use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Named, Parked, Request, drive};
 use crate::link::{Carrier, Credentials};
+use crate::linked::Linked;
 use crate::live::Live;
 use crate::names::public_names;
 use crate::spec::{ServerSpec, TransportSpec};
@@ -19,6 +20,7 @@ use portcullis_core::{
 };
 use portcullis_store::pins::{Kind, Snapshot, Standing, Trusted};
 use portcullis_wire::Era;
+use portcullis_wire::header::Mirror;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +67,7 @@ pub(crate) struct Server {
     /// When it is tried again, after it could not be.
     retry_at: Mutex<Option<Instant>>,
     pub(crate) uses: Uses,
+    pub(crate) linked: Linked,
     /// Whether it does not run because nobody needs it.
     resting: AtomicBool,
     parked: Arc<Parked>,
@@ -135,6 +138,7 @@ impl Server {
             failures: AtomicU64::new(0),
             retry_at: Mutex::default(),
             uses: Uses::default(),
+            linked: Linked::default(),
             resting: AtomicBool::new(false),
             parked: Arc::default(),
             known: Mutex::default(),
@@ -476,6 +480,7 @@ impl Server {
                     if self.ends_unneeded() && connection.is_modern() {
                         self.uses.tasks_in(&result);
                     }
+                    self.linked.look(&result);
                     return Ok(Output::Raw(result));
                 }
                 Ok(_) => {
@@ -686,14 +691,6 @@ fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
         return Vec::new();
     }
     let Ok(arguments) = call.arguments.value() else { return Vec::new() };
-    let simple = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
-    let headers = own.headers.iter().filter_map(|(argument, header)| {
-        let value = arguments.get(argument).and_then(simple)?;
-        Some((format!("Mcp-Param-{header}"), value))
-    });
-    headers.collect()
+    let shown = |mirror: &Mirror| Some((mirror.header().to_owned(), mirror.value(arguments)?));
+    own.headers.iter().filter_map(shown).collect()
 }

@@ -450,10 +450,36 @@ fn without(key: &str, object: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(format!("{{{inside}}}")).ok()
 }
 
+/// Returns what a stranger says of a task, with another id of it.
+pub fn with_task_id(said: &RawValue, id: &str) -> Box<RawValue> {
+    let renamed = || {
+        let rest = without("taskId", said.get())?;
+        let rest = rest.get().strip_prefix('{')?;
+        let comma = if rest == "}" { "" } else { "," };
+        RawValue::from_string(format!(r#"{{"taskId":{}{comma}{rest}"#, Value::from(id))).ok()
+    };
+    renamed().unwrap_or_else(|| said.to_owned())
+}
+
 /// Puts around a stranger's result object what it does not have yet.
-pub fn dress_foreign(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
+pub fn dress_foreign(revision: Revision, kind: ResultKind, mut object: Vec<u8>) -> Vec<u8> {
+    if matches!(kind, ResultKind::Cacheable { .. })
+        && let Some(rest) = without_scope(&object)
+    {
+        object = rest;
+    }
     complete(revision, kind, object, |object| serde_json::from_slice(object).unwrap_or_default())
 }
+
+/// Returns a stranger's result without its word on whom it may be kept for, where it has one: who may read it is decided
+/// here, for each client.
+fn without_scope(object: &[u8]) -> Option<Vec<u8>> {
+    let object = std::str::from_utf8(object).ok().filter(|object| object.contains(SCOPE_QUOTED))?;
+    Some(without(SCOPE, object)?.get().as_bytes().to_vec())
+}
+
+const SCOPE: &str = "cacheScope";
+const SCOPE_QUOTED: &str = r#""cacheScope""#;
 
 /// `has` is asked only where anything is to be added.
 fn complete(
@@ -690,6 +716,11 @@ mod tests {
         let foreign = r#"{"resultType":"task","_meta":{"a":1}}"#;
         let kept = dress_foreign(Revision::V2026_07_28, ResultKind::Plain, foreign.into());
         assert_eq!(kept, foreign.as_bytes());
+        // For whom it may be kept is decided here.
+        let public = r#"{"contents":[{"text":"\"cacheScope\""}],"cacheScope":"public","ttlMs":7}"#;
+        let read = dress_foreign(Revision::V2026_07_28, cacheable, public.into());
+        let read: Value = serde_json::from_slice(&read).unwrap();
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(7), &json!("private")));
         let empty: Value =
             serde_json::from_str(&dress(Revision::V2026_07_28, ResultKind::Plain, "{}")).unwrap();
         assert_eq!(empty["resultType"], "complete");

@@ -7,6 +7,7 @@ use crate::era::mismatch;
 use crate::rpc::RpcError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use portcullis_core::json::printable;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -42,28 +43,110 @@ fn decode(said: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns whether the tool's schema wants any argument repeated in a header.
-pub fn mirrors_arguments(schema: &Value) -> bool {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().any(|(_, schema)| schema.get("x-mcp-header").is_some())
+/// By which a schema says that an argument is repeated in a header.
+const ANNOTATION: &str = "x-mcp-header";
+/// How the names of such headers begin.
+const PREFIX: &str = "Mcp-Param-";
+
+/// An argument that is repeated in a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    /// The way to it, from one object into the next.
+    path: Vec<String>,
+    header: String,
 }
 
-/// Checks every argument that the tool's schema wants to see repeated as `Mcp-Param-<name>`.
+impl Mirror {
+    /// Returns the name of the header.
+    pub fn header(&self) -> &str {
+        &self.header
+    }
+
+    /// Returns what the header says of these arguments; nothing where they leave it out.
+    pub fn value(&self, arguments: &Value) -> Option<String> {
+        let value = self.path.iter().try_fold(arguments, |value, name| value.get(name))?;
+        match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+/// Returns whether the tool's schema wants any argument repeated in a header.
+pub fn mirrors_arguments(schema: &Value) -> bool {
+    let mut properties = schema["properties"].as_object().into_iter().flatten();
+    properties.any(|(_, property)| property.get(ANNOTATION).is_some() || mirrors_arguments(property))
+}
+
+/// Returns which arguments are repeated in headers. What the schema says of it must make sense, all of it, or nothing can
+/// be done: half a mirror would make every call of the tool fail.
+pub fn mirrors(schema: &Value) -> Result<Vec<Mirror>, String> {
+    let mut found = Vec::new();
+    collect(schema, &mut Vec::new(), &mut found)?;
+    Ok(found)
+}
+
+/// Goes through a schema as deep as that is written.
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirror>) -> Result<(), String> {
+    for (member, value) in schema.as_object().into_iter().flatten() {
+        match (member.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                for (name, property) in properties {
+                    path.push(name.clone());
+                    found.extend(mirror(property, path, found)?);
+                    collect(property, path, found)?;
+                    path.pop();
+                }
+            }
+            // Of an argument it has just been looked at.
+            (ANNOTATION, _) if !path.is_empty() => {}
+            // Whether there is an argument at all depends on what else is said, in a list or a condition.
+            _ if member == ANNOTATION || is_annotated(value) => {
+                return Err(format!("`{ANNOTATION}` stands where no argument is"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn mirror(property: &Value, path: &[String], found: &[Mirror]) -> Result<Option<Mirror>, String> {
+    let Some(said) = property.get(ANNOTATION) else { return Ok(None) };
+    let name = said.as_str().unwrap_or_default();
+    let shown = || printable(&path.join("."));
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(token) {
+        return Err(format!("`{}`: `{ANNOTATION}` is not the name of a header", shown()));
+    }
+    let header = format!("{PREFIX}{name}");
+    if found.iter().any(|other| other.header.eq_ignore_ascii_case(&header)) {
+        return Err(format!("two arguments want the header `{name}`"));
+    }
+    if !matches!(property["type"].as_str(), Some("string" | "integer" | "boolean")) {
+        return Err(format!("`{}`: only simple values go into a header", shown()));
+    }
+    Ok(Some(Mirror { path: path.to_vec(), header }))
+}
+
+fn is_annotated(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.contains_key(ANNOTATION) || members.values().any(is_annotated),
+        Value::Array(items) => items.iter().any(is_annotated),
+        _ => false,
+    }
+}
+
+/// Checks every argument that the tool's schema wants to see repeated.
 pub fn check_arguments<'h>(
     schema: &Value,
     arguments: &Value,
     header: impl Fn(&str) -> Option<&'h str>,
 ) -> Result<(), RpcError> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (property, schema) in properties.into_iter().flatten() {
-        let Some(wanted) = schema.get("x-mcp-header").and_then(Value::as_str) else { continue };
-        let name = format!("Mcp-Param-{wanted}");
-        let body = match arguments.get(property) {
-            None | Some(Value::Null) => continue,
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        };
-        check(&name, header(&name), &body)?;
+    for mirror in mirrors(schema).unwrap_or_default() {
+        if let Some(body) = mirror.value(arguments) {
+            check(&mirror.header, header(&mirror.header), &body)?;
+        }
     }
     Ok(())
 }
@@ -71,6 +154,7 @@ pub fn check_arguments<'h>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn headers_agree_with_the_body() {
@@ -87,6 +171,44 @@ mod tests {
         ];
         for (body, said, agrees) in cases {
             assert_eq!(check("Mcp-Param-X", said, body).is_ok(), agrees, "{body} {said:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_found_however_deep_they_are() {
+        let region = json!({ "type": "string", "x-mcp-header": "Region" });
+        let place = json!({ "type": "object", "properties": { "region": region } });
+        let schema = json!({ "type": "object", "properties": { "place": place, "x-mcp-header": { "type": "string" } } });
+        assert!(mirrors_arguments(&schema));
+        let found = mirrors(&schema).unwrap();
+        assert_eq!(
+            found,
+            [Mirror { path: vec!["place".into(), "region".into()], header: "Mcp-Param-Region".into() }]
+        );
+        for (arguments, value) in [
+            (json!({ "place": { "region": "eu" } }), Some("eu")),
+            (json!({ "place": { "region": null } }), None),
+            (json!({ "place": {} }), None),
+            (json!({ "region": "eu" }), None),
+        ] {
+            assert_eq!(found[0].value(&arguments).as_deref(), value, "{arguments}");
+            assert!(check_arguments(&schema, &arguments, |_| value).is_ok(), "{arguments}");
+            assert_eq!(
+                check_arguments(&schema, &arguments, |_| None).is_ok(),
+                value.is_none(),
+                "{arguments}"
+            );
+        }
+        for wrong in [
+            json!({ "properties": { "all": { "type": "array", "items": region } } }),
+            json!({ "properties": { "one": { "anyOf": [region] } } }),
+            json!({ "properties": { "a": region, "b": place } }),
+            json!({ "properties": { "a": { "type": "object", "x-mcp-header": "A" } } }),
+            json!({ "properties": { "a": { "type": "string", "x-mcp-header": "a b" } } }),
+            json!({ "x-mcp-header": "A" }),
+            json!({ "$defs": { "a": region } }),
+        ] {
+            assert!(mirrors(&wrong).is_err(), "{wrong}");
         }
     }
 

@@ -181,7 +181,13 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
         return refuse("`jsonrpc` must be \"2.0\"");
     }
     let Some(method) = envelope.method else {
-        return match (id.clone(), envelope.result, envelope.error) {
+        // Some libraries write both, and say `null` for the one that it is not.
+        let (result, error) = match (envelope.result, envelope.error) {
+            (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
+            (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
+            other => other,
+        };
+        return match (id.clone(), result, error) {
             (Some(Some(id)), Some(result), None) => {
                 Ok(Message::Response(Response { id, outcome: Ok(result) }))
             }
@@ -271,6 +277,8 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "response 7 true"),
             (r#"{"jsonrpc":"2.0","id":7,"error":{}}"#, "response 7 false"),
             (r#"{"jsonrpc":"2.0","id":7,"result":{},"error":{}}"#, "-32600 7"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{},"error":null}"#, "response 7 true"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{}}"#, "response 7 false"),
             (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600 -"),
             (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "-32600 -"),
             (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, "-32600 -"),

@@ -164,17 +164,19 @@ impl Index {
         at.map(|at| self.providers[at].clone())
     }
 
-    /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits.
+    /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits, and those before
+    /// whoever has only named it.
     pub(super) fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
-        let mut by_form = None;
+        let (mut by_form, mut linked) = (None, None);
         for at in self.by_claim.iter().copied() {
             match self.providers[at].owns_resource(uri, client) {
                 Owns::Listed => return Some(at),
                 Owns::ByForm => by_form = by_form.or(Some(at)),
+                Owns::Linked => linked = linked.or(Some(at)),
                 Owns::Not => {}
             }
         }
-        by_form
+        by_form.or(linked)
     }
 }
 

@@ -171,6 +171,24 @@ async fn what_a_newer_server_asks_is_asked_as_the_client_knows_it() {
     assert_eq!(missing, &json!({ "elicitation": { "url": {} } }), "{refused}");
 }
 
+/// What a server has linked to can be read there, whether it lists it or not.
+#[tokio::test]
+async fn what_a_result_links_to_can_be_read() {
+    let home = home();
+    let (_hub, mut client) = begun(&home, OLDER, json!({})).await;
+    let address = json!({ "uri": "hidden://report" });
+    let unknown = client.request("resources/read", address.clone()).await;
+    assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
+    let link = r#"{"content":[{"type":"resource_link","uri":"hidden://report","name":"a"}]}"#;
+    let line = format!(r#"{{"jsonrpc":"2.0","id":$token,"result":{link}}}"#);
+    client.result("tools/call", say(json!([line]))).await;
+    // This server has nothing to be read, which is its own to say.
+    let refused = client.request("resources/read", address).await;
+    assert_ne!(refused["error"]["code"], -32002, "{refused}");
+    let seen = client.call("far_heard", json!({})).await;
+    assert_eq!(text(&seen).matches(r#"\"resources/read\""#).count(), 1, "{seen}");
+}
+
 #[tokio::test]
 async fn what_a_client_offers_only_in_part_is_asked_only_in_part() {
     let home = home();

@@ -178,6 +178,27 @@ async fn a_client_that_knows_tasks_gets_one() {
     }
 }
 
+/// Both servers call their first task the same.
+#[tokio::test]
+async fn tasks_of_two_servers_are_told_apart() {
+    let (home, theirs) = (home(), server("2026-07-28", ""));
+    let hub = serving(&home, &[theirs.clone(), theirs.replace("[mcp.far]", "[mcp.wide]")]).await;
+    let mut client = http(&hub, "2026-07-28").await;
+    let offers = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": offers });
+    let mut begun = Vec::new();
+    for (tool, fails) in [("far_report", true), ("wide_report", false)] {
+        sees(&mut client, tool).await;
+        let call = json!({ "name": tool, "arguments": { "fail": fails }, "_meta": meta });
+        begun.push(client.result("tools/call", call).await["taskId"].clone());
+    }
+    assert_ne!(begun[0], begun[1]);
+    for (id, status) in begun.iter().zip(["failed", "completed"]) {
+        let stands = client.result("tasks/get", json!({ "taskId": id, "_meta": meta })).await;
+        assert_eq!((&stands["taskId"], &stands["status"]), (id, &json!(status)), "{stands}");
+    }
+}
+
 #[tokio::test]
 async fn a_question_of_a_task_reaches_its_own_client() {
     let home = home();

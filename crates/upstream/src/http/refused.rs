@@ -56,7 +56,7 @@ impl Way {
             }
         }
         // A server of the older way only, as some frameworks have it answer.
-        let is_other_way = matches!(status, 405 | 501)
+        let is_other_way = matches!(status, 404 | 405 | 501)
             && message.is_some_and(|message| message.method == Some("initialize"));
         match error {
             Some(error)

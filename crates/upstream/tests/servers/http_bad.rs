@@ -319,6 +319,7 @@ async fn a_server_of_the_older_way_is_found_whatever_it_answers_to_the_newer() {
         (500, vec![], "out of order".to_owned()),
         (501, vec![], "<html>unsupported</html>".to_owned()),
         (405, vec![], refusal.to_string()),
+        (404, vec![JSON], refusal.to_string()),
         (404, vec![JSON], r#"{"error":"not found"}"#.to_owned()),
         (302, vec![("Location", "/login")], String::new()),
         (307, vec![("Location", "http://elsewhere.invalid/")], String::new()),
