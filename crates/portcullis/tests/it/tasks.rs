@@ -194,8 +194,13 @@ async fn tasks_of_two_servers_are_told_apart() {
     }
     assert_ne!(begun[0], begun[1]);
     for (id, status) in begun.iter().zip(["failed", "completed"]) {
-        let stands = client.result("tasks/get", json!({ "taskId": id, "_meta": meta })).await;
-        assert_eq!((&stands["taskId"], &stands["status"]), (id, &json!(status)), "{stands}");
+        let ask = json!({ "taskId": id, "_meta": meta });
+        let ended = until("it has ended", async || {
+            let stands = client.result("tasks/get", ask.clone()).await;
+            (stands["status"] != "working").then_some(stands)
+        })
+        .await;
+        assert_eq!((&ended["taskId"], &ended["status"]), (id, &json!(status)), "{ended}");
     }
 }
 
