@@ -17,7 +17,7 @@ use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use portcullis_store::pins::{Pins, Trusted};
 use portcullis_store::programs::Programs;
-use portcullis_store::secrets::SecretStore;
+use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
     ClientStatus, HeaderSpec, HttpSpec, PerClient, Processes, Program, ServerSpec, Start, Status, StatusKind,
@@ -427,7 +427,12 @@ impl Drop for Servers {
 /// of the hub's. A secret may follow one word, like `Bearer`.
 fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Result<String, String> {
     if let Some((word, name)) = private::handle(written) {
-        let value = secrets.resolve_for(name, host, field).map_err(|error| error.to_string())?;
+        let value = secrets.resolve_for(name, host, field).map_err(|error| match error {
+            SecretError::Unknown(name) => {
+                format!("no secret is named `{name}`; set it: portcullis secrets set {name} --grant '{host}:{field}'")
+            }
+            error => error.to_string(),
+        })?;
         return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }
     let (mut text, mut rest) = (String::new(), written);

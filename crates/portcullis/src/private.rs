@@ -4,6 +4,7 @@
 //! neither, and stands in configurations all the same; whoever shows such words shows them by way of this module.
 
 use portcullis_guard::Redactor;
+use serde_json::Value;
 use std::sync::LazyLock;
 
 /// Stands where something private is.
@@ -42,7 +43,21 @@ const NUMBER_CHARS_MIN: usize = 8;
 
 /// Returns whether the value of a variable or a header is nobody's business: its name says so, or what it holds.
 pub(crate) fn is_private(key: &str, value: &str) -> bool {
-    is_secret_of(key, value) || has_token(value) || has_password(value)
+    is_secret_of(key, value) || has_token(value) || has_password(value) || has_private_member(value)
+}
+
+/// Returns whether a value is an object in JSON with something private in it: headers are given to some servers so.
+fn has_private_member(value: &str) -> bool {
+    let Some(Value::Object(members)) =
+        value.trim_start().starts_with('{').then(|| serde_json::from_str(value).ok()).flatten()
+    else {
+        return false;
+    };
+    members.iter().any(|(key, member)| match member {
+        Value::String(text) => is_private(key, text),
+        Value::Object(_) => is_private(key, &member.to_string()),
+        _ => false,
+    })
 }
 
 /// Returns whether a value is secret because its name says so.

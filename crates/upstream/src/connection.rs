@@ -40,6 +40,8 @@ pub(crate) enum LinkError {
     /// The server wants to know who we are.
     NeedsAuth(String),
     NeedsRegistration(String),
+    /// Who we are cannot be shown for the moment. Nothing was sent, and nothing is wrong with the connection.
+    NoCredentials(String),
     /// The server does not know our session any more.
     SessionLost,
     /// The server was reached, and answered in HTTP, but with nothing of MCP.
@@ -57,7 +59,9 @@ pub(crate) enum LinkError {
 impl std::fmt::Display for LinkError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LinkError::NeedsAuth(why) | LinkError::NeedsRegistration(why) => f.write_str(why),
+            LinkError::NeedsAuth(why) | LinkError::NeedsRegistration(why) | LinkError::NoCredentials(why) => {
+                f.write_str(why)
+            }
             LinkError::SessionLost => f.write_str("the server does not know the session any more"),
             LinkError::Unsuitable { why, .. } | LinkError::Failed { why, .. } => f.write_str(why),
         }
@@ -386,7 +390,9 @@ impl RequestError {
             }
             RequestError::Link(error) => {
                 let told = ToolError::new(ErrorKind::Unavailable, format!("server `{name}`: {error}"));
-                match error {
+                match &error {
+                    // A login that is not good any more says itself what to do.
+                    LinkError::NeedsAuth(why) if why.contains("`portcullis mcp auth") => told,
                     LinkError::NeedsAuth(_) => told.hint(format!("run `portcullis mcp auth {name}`")),
                     LinkError::NeedsRegistration(_) => {
                         told.hint(format!("set `mcp.{name}.oauth.client_id` in the configuration"))
@@ -397,7 +403,9 @@ impl RequestError {
                     LinkError::Failed { sent: true, .. } => {
                         told.hint("whether the call was carried out is not known")
                     }
-                    LinkError::Failed { sent: false, .. } => told.hint("try again later"),
+                    LinkError::Failed { sent: false, .. } | LinkError::NoCredentials(_) => {
+                        told.hint("try again later")
+                    }
                 }
             }
         }

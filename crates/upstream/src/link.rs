@@ -74,6 +74,9 @@ pub(crate) trait Credentials: Send + Sync {
     /// Returns the header's value as it is good now; one that is about to expire is renewed first.
     fn header(&self) -> BoxFuture<'_, Result<Option<String>, LinkError>>;
 
+    /// Hears that the server did not refuse.
+    fn accepted(&self);
+
     /// Hears that the server refused with 401 or 403, and what it said in `WWW-Authenticate`. `used` is the header that
     /// was sent. Returns whether the request can be made again now.
     fn refused<'a>(

@@ -139,11 +139,8 @@ impl OAuth {
         match (login.refresh_token.is_some(), is_over) {
             (false, true) => Err(self.account.needs_person("the login has expired")),
             (true, true) => self.renewals.renewed(&used, Why::Over).await.map(Some),
-            (true, false) if self.renewals.may(Why::Due) => {
-                // It is good for a moment still, and whoever is away may be back by then.
-                Ok(Some(self.renewals.renewed(&used, Why::Due).await.unwrap_or(used)))
-            }
-            (_, false) => Ok(Some(used)),
+            (true, false) => Ok(Some(self.renewals.renewed_soon(used).await)),
+            (false, false) => Ok(Some(used)),
         }
     }
 
@@ -183,6 +180,11 @@ impl OAuth {
             _ => self.login_again(&mut logins, login, &challenge, Vec::new()).await,
         }?;
         Ok(true)
+    }
+
+    /// Hears that the server took the token that it was shown last.
+    pub fn accepted(&self) {
+        self.renewals.accepted();
     }
 
     /// Returns whether there is another token than the one that was used: somebody was faster.
@@ -357,6 +359,10 @@ fn union(one: &[String], other: &[String]) -> Vec<String> {
 impl Credentials for OAuth {
     fn header(&self) -> BoxFuture<'_, Result<Option<String>, LinkError>> {
         Box::pin(async { OAuth::header(self).await.map_err(LinkError::from) })
+    }
+
+    fn accepted(&self) {
+        OAuth::accepted(self);
     }
 
     fn refused<'a>(

@@ -68,6 +68,8 @@ pub(crate) struct Server {
     retry_at: Mutex<Option<Instant>>,
     pub(crate) uses: Uses,
     pub(crate) linked: Linked,
+    /// Whether a call was refused because nobody is logged in, and none was answered since then.
+    is_locked_out: AtomicBool,
     /// Whether it does not run because nobody needs it.
     resting: AtomicBool,
     parked: Arc<Parked>,
@@ -139,6 +141,7 @@ impl Server {
             retry_at: Mutex::default(),
             uses: Uses::default(),
             linked: Linked::default(),
+            is_locked_out: AtomicBool::new(false),
             resting: AtomicBool::new(false),
             parked: Arc::default(),
             known: Mutex::default(),
@@ -481,6 +484,9 @@ impl Server {
                         self.uses.tasks_in(&result);
                     }
                     self.linked.look(&result);
+                    if self.is_locked_out.load(Ordering::Relaxed) {
+                        self.is_let_in();
+                    }
                     return Ok(Output::Raw(result));
                 }
                 Ok(_) => {
@@ -518,10 +524,23 @@ impl Server {
         self.spec.timeout.saturating_sub(began.map_or(Duration::ZERO, |began| began.elapsed()))
     }
 
+    /// A call was answered: whoever had to log in has done so, or only one tool wants it.
+    fn is_let_in(&self) {
+        self.is_locked_out.store(false, Ordering::Relaxed);
+        self.status.send_if_modified(|status| {
+            let is_news = status.kind == StatusKind::NeedsAuth && self.live.get().is_some();
+            if is_news {
+                (status.kind, status.reason) = (StatusKind::Connected, None);
+            }
+            is_news
+        });
+    }
+
     /// Looks what the end of a call says of the server.
     fn learns_from(&self, error: &RequestError, connection: &Arc<Connection>) {
         if let RequestError::Link(LinkError::NeedsAuth(_)) = error {
             // Until somebody has logged in, or it is seen to do without.
+            self.is_locked_out.store(true, Ordering::Relaxed);
             self.status.send_if_modified(|status| {
                 let is_news = status.kind == StatusKind::Connected && !status.idle;
                 if is_news {

@@ -371,7 +371,9 @@ impl Lost {
     fn may_be_asked_again(&mut self, error: &RequestError) -> bool {
         match error {
             RequestError::Link(
-                LinkError::Failed { .. } | LinkError::Unsuitable { status: 429 | 500.., .. },
+                LinkError::Failed { .. }
+                | LinkError::NoCredentials(_)
+                | LinkError::Unsuitable { status: 429 | 500.., .. },
             ) => {
                 self.times += 1;
                 self.times <= LOST_MAX

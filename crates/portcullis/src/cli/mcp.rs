@@ -128,6 +128,9 @@ pub struct McpAddArgs {
     /// A header for a server that is reached over HTTP; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url")]
     pub headers: Vec<String>,
+    /// Log in there by OAuth, before it is tested
+    #[arg(long, requires = "url")]
+    pub oauth: bool,
     /// Milliseconds that a call may take without a sign of progress
     #[arg(long, value_name = "MS")]
     pub timeout_ms: Option<u64>,

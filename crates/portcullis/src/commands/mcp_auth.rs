@@ -9,7 +9,7 @@ use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
-use portcullis_upstream::{Consent, LoggedOut, OAuthError, Tokens};
+use portcullis_upstream::{About, Consent, LoggedOut, OAuthError, Tokens};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::path::Path;
@@ -29,9 +29,8 @@ pub(crate) enum Browser {
 
 /// Lets the person at the terminal log in to a server.
 pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: bool) -> Result<ExitCode> {
-    let login = login(home, name, Asking::ToMake)?;
-    let terminal = Terminal { browser, as_json };
-    let about = block_on(async { login.oauth().log_in(&terminal).await })??;
+    let Opened { home, loaded, .. } = open(home)?;
+    let about = log_in(&home, &loaded.config, server(&loaded.config, name)?, browser, as_json)?;
     let withheld = about.withheld(&about.asked);
     if as_json {
         print::json(&json!({
@@ -50,6 +49,19 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the page of a login, and waits until the person has been there.
+pub(crate) fn log_in(
+    home: &Home,
+    config: &Config,
+    server: &McpServer,
+    browser: Browser,
+    as_json: bool,
+) -> Result<About> {
+    let login = login_of(home, config, server, Asking::ToMake)?;
+    let terminal = Terminal { browser, as_json };
+    Ok(block_on(async { login.oauth().log_in(&terminal).await })??)
 }
 
 /// Forgets the login of a server.

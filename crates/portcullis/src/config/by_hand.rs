@@ -55,6 +55,7 @@ pub(super) fn members(server: &NewServer) -> Map<String, Value> {
         ("args", texts(&server.args)),
         ("env", pairs(&server.env)),
         ("headers", pairs(&server.headers)),
+        ("oauth", server.oauth.as_ref().map(|members| pairs(members).unwrap_or(Value::Bool(true)))),
         ("timeout_ms", server.timeout_ms.map(Value::from)),
         ("trust", trust),
     ];

@@ -31,6 +31,8 @@ pub struct NewServer {
     pub env: Vec<(String, String)>,
     pub url: Option<String>,
     pub headers: Vec<(String, String)>,
+    /// Whether to log in there, and the settings for that.
+    pub oauth: Option<Vec<(String, String)>>,
     pub timeout_ms: Option<u64>,
     pub always_trusted: bool,
     /// Where it came from, for whoever reads the file.
@@ -106,6 +108,10 @@ impl NewServer {
                 settings.push((name, format!("{{ {} }}", table(members))));
             }
         }
+        settings.extend(self.oauth.as_ref().map(|members| match members.as_slice() {
+            [] => ("oauth", "true".to_owned()),
+            members => ("oauth", format!("{{ {} }}", table(members))),
+        }));
         settings.extend(self.timeout_ms.map(|timeout_ms| ("timeout_ms", timeout_ms.to_string())));
         settings.extend(self.always_trusted.then(|| ("trust", quoted("always"))));
         settings

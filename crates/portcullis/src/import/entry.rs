@@ -153,9 +153,7 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
             "a program makes headers for it there (`headersHelper`), which is not taken over".to_owned(),
         );
     }
-    if ["oauth", "auth"].iter().any(|key| !matches!(entry[*key], Value::Null | Value::Bool(false))) {
-        notes.push("it has settings for OAuth there, which are not taken over".to_owned());
-    }
+    let oauth = oauth_of(entry, url.is_some(), &mut notes);
     let cwd = entry["cwd"].as_str().map(|cwd| plain(cwd, context, &mut notes)).transpose()?;
     let cwd = match (cwd, context.project) {
         (Some(cwd), Some(project)) => Some(project.join(cwd)),
@@ -172,12 +170,35 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
         env,
         url,
         headers,
+        oauth,
         timeout_ms: entry["timeout"].as_u64().filter(|ms| (100..=86_400_000).contains(ms)),
         ..NewServer::default()
     };
     let mut said = BTreeSet::new();
     notes.retain(|note| said.insert(note.clone()));
     Ok(Imported { own: context.own.to_owned(), server, secrets, notes })
+}
+
+/// The settings of a login that are the same here, by their names there.
+const OAUTH: [(&str, &str); 3] = [("clientId", "client_id"), ("CLIENT_ID", "client_id"), ("scope", "scope")];
+
+/// Returns whether there is a login, and what is set for it.
+fn oauth_of(entry: &Value, has_url: bool, notes: &mut Vec<String>) -> Option<Vec<(String, String)>> {
+    let is_set = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false));
+    let set = [&entry["oauth"], &entry["auth"]].into_iter().find(is_set)?;
+    if !has_url || !matches!(set, Value::Object(_) | Value::Bool(true)) {
+        notes.push("it has settings for OAuth there, which are not taken over".to_owned());
+        return None;
+    }
+    let members = set.as_object().into_iter().flatten();
+    for (key, _) in members.filter(|(key, _)| !OAUTH.iter().any(|(there, _)| there == key)) {
+        notes.push(format!("`{}` of its settings for OAuth is not taken over", printable(key)));
+    }
+    notes.push("it wants a login before it can be looked at: `portcullis mcp auth`".to_owned());
+    let taken = OAUTH
+        .into_iter()
+        .filter_map(|(there, here)| Some((here.to_owned(), set[there].as_str()?.to_owned())));
+    Some(taken.collect())
 }
 
 /// Returns the program and its arguments: a text and a list, or one list.
@@ -397,7 +418,8 @@ fn secret_name(server: &str, key: &str) -> String {
         text.to_ascii_uppercase().replace(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit(), "_")
     };
     let (server, key) = (upper(server), upper(key));
-    let name = if key.starts_with(&server) { key } else { format!("{server}_{key}") };
+    let names_server = key.strip_prefix(&server).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    let name = if names_server { key } else { format!("{server}_{key}") };
     let name: String = name.chars().take(60).collect();
     if is_secret_name(&name) { name } else { format!("S_{name}") }
 }

@@ -145,8 +145,9 @@ fn opencode() {
     timeout_ms = 60000
     [mcp.auth]
     url = "https://auth.example.com/mcp"
+    oauth = { "client_id" = "x" }
       note: it is switched off there
-      note: it has settings for OAuth there, which are not taken over
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
     far is left out: it reads a file into its settings; put that into the secret store
     inherited is left out: it has neither a command nor a URL, or both
     "#);
@@ -192,8 +193,8 @@ fn defaults_of_variables_are_taken_where_the_variable_is_not_set() {
     command = "run"
     cwd = "/home/me/work"
     args = ["--dir", "/tmp"]
-    env = { "A" = "${SET}", "B" = "y", "API_KEY" = "secret:API_KEY" }
-      API_KEY = abcdefgh12345 -> API_KEY for mcp.a:env
+    env = { "A" = "${SET}", "B" = "y", "API_KEY" = "secret:A_API_KEY" }
+      API_KEY = abcdefgh12345 -> A_API_KEY for mcp.a:env
       note: `DIR` is not set now; its default there is written down
       note: `SET` is set now and has to stay so for the hub; its default there is not taken over
       note: `UNSET` is not set now; its default there is written down
@@ -373,7 +374,8 @@ fn what_is_no_such_file_is_refused() {
       note: a program makes headers for it there (`headersHelper`), which is not taken over
     [mcp.cursor]
     url = "https://c.example.com/mcp"
-      note: it has settings for OAuth there, which are not taken over
+    oauth = { "client_id" = "x" }
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
     [mcp.plain]
     url = "https://q.example.com/mcp"
     note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there

@@ -62,7 +62,11 @@ async fn ask(world: &OAuthWorld, oauth: &OAuth, method: &str) -> Result<u16, OAu
             request = request.header("Authorization", used);
         }
         let reply = request.send(address).await;
-        if !matches!(reply.status(), 401 | 403) || attempt == 1 {
+        if !matches!(reply.status(), 401 | 403) {
+            oauth.accepted();
+            return Ok(reply.status());
+        }
+        if attempt == 1 {
             return Ok(reply.status());
         }
         let challenge = reply.head.header("www-authenticate");

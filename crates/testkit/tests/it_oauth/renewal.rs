@@ -72,6 +72,34 @@ async fn a_renewal_goes_on_without_who_began_it() {
     assert_eq!(world.grants("refresh_token"), 1);
 }
 
+/// A token that is good is used while its issuer takes its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_long_for_a_token_that_is_only_due() {
+    let (world, person) = about_to_expire().await;
+    world.behave(|conduct| conduct.token_takes = SLOWLY * 20);
+    let oauth = oauth(&world, &person, Someone::Away);
+    let before = format!("Bearer {}", person.kept().unwrap().access_token.unwrap().expose());
+    assert_eq!(oauth.header().await, Ok(Some(before.clone())));
+    portcullis_testkit::wait::until("the new one is kept", async || {
+        (person.kept().unwrap().access_token.unwrap().expose() != &before["Bearer ".len()..]).then_some(())
+    })
+    .await;
+    assert_eq!(world.grants("refresh_token"), 1);
+}
+
+/// Some servers forget tokens often, and take the next one each time.
+#[tokio::test]
+async fn a_token_is_renewed_as_often_as_the_new_one_is_taken() {
+    let (world, person) = start(Conduct::default()).await;
+    let oauth = oauth(&world, &person, Someone::Away);
+    oauth.log_in(&*person).await.unwrap();
+    for times in 1..=6 {
+        world.revoke();
+        assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200), "{times}");
+        assert_eq!(world.grants("refresh_token"), times);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_who_wait_for_a_renewal_hear_that_it_failed() {
     let (world, person) = about_to_expire().await;
@@ -242,9 +270,20 @@ async fn a_refresh_token_that_stays_is_kept() {
         assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
     }
     assert_eq!((world.grants("refresh_token"), person.pages().len()), (3, 1));
-    // Enough for a while: a server that goes on refusing is not helped by it.
-    world.revoke();
-    let error = ask(&world, &oauth, "tools/call").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_new_token_either_is_left_alone() {
+    let (world, person) = start(Conduct::default()).await;
+    let oauth = oauth(&world, &person, Someone::Away);
+    oauth.log_in(&*person).await.unwrap();
+    for _ in 0..3 {
+        let used = oauth.header().await.unwrap();
+        assert_eq!(oauth.refused(used.as_deref(), 401, None).await, Ok(true));
+    }
+    // Enough for a while.
+    let used = oauth.header().await.unwrap();
+    let error = oauth.refused(used.as_deref(), 401, None).await.unwrap_err();
     assert!(error.to_string().starts_with("the server no longer accepts the login"), "{error}");
     assert_eq!(world.grants("refresh_token"), 3);
 }

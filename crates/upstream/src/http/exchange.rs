@@ -124,6 +124,9 @@ impl Exchanges {
                     }
                 }
                 _ => {
+                    if let Some(credentials) = &self.credentials {
+                        credentials.accepted();
+                    }
                     unpacked(&reply)?;
                     return Ok(reply);
                 }

@@ -52,7 +52,7 @@ impl From<OAuthError> for LinkError {
         match error {
             OAuthError::Unregistered(_) => LinkError::NeedsRegistration(why),
             // A store that is locked, or a server that is away for a moment, is not mended by logging in.
-            OAuthError::Unreachable { .. } | OAuthError::Store(_) => LinkError::Failed { why, sent: false },
+            OAuthError::Unreachable { .. } | OAuthError::Store(_) => LinkError::NoCredentials(why),
             _ => LinkError::NeedsAuth(why),
         }
     }

@@ -7,6 +7,7 @@ use super::account::Account;
 use super::{OAuthError, tokens};
 use crate::stdio;
 use futures::future::{BoxFuture, FutureExt, Shared};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const REFUSED_MAX: usize = 3;
 const REFUSED_WITHIN_SECS: u64 = 5 * 60;
 /// How long a renewal that did not succeed is not tried again, while the token is good.
 const AGAIN_SECS: u64 = 10;
+/// How long whoever has a good token waits for the next one.
+const DUE_WITHIN: Duration = Duration::from_secs(1);
 /// How long a hub that is to end waits for a renewal.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
@@ -30,12 +33,14 @@ pub(super) enum Why {
 pub(super) struct Renewals {
     account: Arc<Account>,
     state: Arc<Mutex<State>>,
+    /// Whether a token was refused, and none was taken since then.
+    is_doubted: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     under_way: Option<Shared<BoxFuture<'static, Renewed>>>,
-    /// When tokens were renewed because the server refused them, in seconds since the epoch.
+    /// When tokens were renewed because the server refused them, and has taken none since, in seconds since the epoch.
     refused: Vec<u64>,
     /// When a token that is good still is to be renewed again, after that did not succeed.
     not_before: u64,
@@ -46,7 +51,7 @@ type Renewed = Result<String, OAuthError>;
 
 impl Renewals {
     pub(super) fn new(account: Arc<Account>) -> Renewals {
-        Renewals { account, state: Arc::default() }
+        Renewals { account, state: Arc::default(), is_doubted: AtomicBool::new(false) }
     }
 
     /// Returns whether renewing may be of use now. A server that refuses new tokens as well is not helped by more.
@@ -56,6 +61,7 @@ impl Renewals {
             Why::Due => state.not_before <= now,
             Why::Over => true,
             Why::Refused => {
+                self.is_doubted.store(true, Ordering::Relaxed);
                 state.refused.retain(|then| now < then + REFUSED_WITHIN_SECS);
                 state.refused.len() < REFUSED_MAX
             }
@@ -69,6 +75,25 @@ impl Renewals {
             state.under_way.get_or_insert_with(|| self.begin(used.to_owned(), why)).clone()
         };
         under_way.await
+    }
+
+    /// Renews a token that is due, and returns the one to use: the old one where the new one is not there soon. It is good
+    /// for a moment still, and whoever is slow or away may have answered by then.
+    pub(super) async fn renewed_soon(&self, used: String) -> String {
+        if !self.may(Why::Due) {
+            return used;
+        }
+        match tokio::time::timeout(DUE_WITHIN, self.renewed(&used, Why::Due)).await {
+            Ok(Ok(header)) => header,
+            Ok(Err(_)) | Err(_) => used,
+        }
+    }
+
+    /// Hears that the server took the token that it was shown.
+    pub(super) fn accepted(&self) {
+        if self.is_doubted.swap(false, Ordering::Relaxed) {
+            lock(&self.state).refused.clear();
+        }
     }
 
     /// Begins a renewal that nobody has to wait for. Whoever calls this holds the state.

@@ -4,10 +4,14 @@ use super::look::{Looked, look, needs_secrets};
 use super::{Desk, explained, trust};
 use crate::cli::McpAddArgs;
 use crate::commands::environment;
+use crate::commands::mcp_auth::{Browser, log_in};
 use crate::config::{NewServer, add_servers, preview_servers};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
+use portcullis_core::json::printable;
+use portcullis_upstream::StatusKind;
 use serde_json::json;
+use std::path::Path;
 use std::process::ExitCode;
 
 impl Desk {
@@ -19,7 +23,14 @@ impl Desk {
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
         let makers = self.makers(needs_secrets(server))?;
         makers.programs.forget(name)?;
-        let looked: Option<Looked> = if args.no_test { None } else { Some(look(server, &config, &makers)?) };
+        if args.oauth && !args.no_test {
+            log_in(&self.home, &config, server, Browser::Leave, self.as_json)?;
+        }
+        let mut looked: Option<Looked> =
+            if args.no_test { None } else { Some(look(server, &config, &makers)?) };
+        if let Some(looked) = looked.as_mut().filter(|looked| looked.seen.is_none()) {
+            looked.hint = hint(args, looked.status.kind).or(looked.hint.take());
+        }
         let mut trusted = false;
         if let Some(looked) = &looked {
             let seen = looked.connected(name).map_err(|error| {
@@ -53,6 +64,16 @@ impl Desk {
     }
 }
 
+/// Says what else could be given, where the server could not be connected so.
+fn hint(args: &McpAddArgs, status: StatusKind) -> Option<String> {
+    if status == StatusKind::NeedsAuth && !args.oauth && args.headers.is_empty() {
+        return Some("it wants a login: give `--oauth` too, and log in before it is tested".to_owned());
+    }
+    let is_here = |word: &&String| Path::new(word).is_relative() && Path::new(word).is_file();
+    let here = args.command.iter().skip(1).find(is_here).filter(|_| args.cwd.is_none())?;
+    Some(format!("`{}` is here, but it starts in the workspace; `--cwd .` starts it here", printable(here)))
+}
+
 fn new_server(args: &McpAddArgs) -> Result<NewServer> {
     let mut command = args.command.iter().cloned();
     Ok(NewServer {
@@ -63,6 +84,7 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
         env: pairs("--env", &args.env)?,
         url: args.url.clone(),
         headers: pairs("--header", &args.headers)?,
+        oauth: args.oauth.then(Vec::new),
         timeout_ms: args.timeout_ms,
         ..NewServer::default()
     })

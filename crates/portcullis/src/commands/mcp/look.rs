@@ -27,8 +27,8 @@ pub(crate) struct Looked {
     /// The own names and the names here.
     pub(super) tools: Vec<String>,
     pub(super) took: Duration,
-    /// What to do where it does not let us in.
-    hint: Option<String>,
+    /// What to do where it does not let us in, or does not start.
+    pub(super) hint: Option<String>,
 }
 
 /// As [`look_at`], from a command.

@@ -110,11 +110,12 @@ impl Desk {
 /// Switches a server on that was only waiting to be looked at. Returns whether it was one.
 pub(crate) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
     let toggle = makers.toggles.of(name);
-    let waits = toggle.enabled == Some(false);
-    if waits || toggle.unseen {
-        makers.toggles.seen(name)?;
+    // What a person has switched off stays off.
+    if !toggle.unseen {
+        return Ok(false);
     }
-    Ok(waits)
+    makers.toggles.seen(name)?;
+    Ok(toggle.enabled == Some(false))
 }
 
 /// Who decides, for whoever reads it later.
