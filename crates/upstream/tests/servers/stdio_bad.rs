@@ -127,3 +127,54 @@ async fn a_mark_before_the_first_line_is_no_part_of_it() {
     let marked = format!("printf '\\357\\273\\277'{USUAL}");
     World::connected(program(&marked.replace("CALLED", "say '\"result\":{}'"), folder.path())).await;
 }
+
+/// A server that lets no other run beside it, and takes its time to end. What it cannot begin with is in a file.
+fn alone(folder: &Path) -> ServerSpec {
+    let usual =
+        USUAL.replace("CALLED", "say '\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"done\"}]}'");
+    let script = format!(
+        r#"mkdir "$1.lock" || {{ echo $$ >> "$1.refused"; exit 3; }}{usual}sleep 1; rmdir "$1.lock""#
+    );
+    ServerSpec { timeout: PATIENCE, ..program(&script, folder) }
+}
+
+/// Waits until it was started so often and is connected, and shows that it never ran beside itself.
+async fn ran_alone(world: &World, folder: &Path, times: usize) {
+    until(&format!("it runs for the {times}. time"), async || {
+        let status = world.upstream.status();
+        assert_ne!(status.kind, StatusKind::Failed, "{status:?}");
+        (status.kind == StatusKind::Connected && starts(folder).len() == times).then_some(())
+    })
+    .await;
+    assert!(!folder.join("starts.refused").exists());
+}
+
+#[tokio::test]
+async fn the_next_process_waits_for_the_end_of_the_former_when_it_is_wanted_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::connected(alone(folder.path())).await;
+    world.upstream.again();
+    ran_alone(&world, folder.path(), 2).await;
+}
+
+#[tokio::test]
+async fn the_next_process_waits_for_the_end_of_the_former_when_a_call_wakes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let idle_stop = Some(Duration::from_millis(1));
+    let world = World::connected(ServerSpec { idle_stop, ..alone(folder.path()) }).await;
+    for times in 2..4 {
+        until("it rests", async || world.upstream.status().idle.then_some(())).await;
+        assert_eq!(world.call("up_echo").await, "done");
+        assert_eq!(starts(folder.path()).len(), times);
+    }
+    assert!(!folder.path().join("starts.refused").exists());
+}
+
+#[tokio::test]
+async fn a_server_waits_for_the_process_of_the_one_whose_place_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = alone(folder.path());
+    World::connected(spec.clone()).await.upstream.stop();
+    let successor = World::new(ServerSpec { prefix: "other_".to_owned(), ..spec }).await;
+    ran_alone(&successor, folder.path(), 2).await;
+}
