@@ -230,6 +230,13 @@ impl Inbox {
         }
     }
 
+    /// Ends the request whose answer was too long to be taken.
+    pub(crate) fn too_long(&self, id: u64, bytes: u64, ended: bool) {
+        let Some(waiting) = self.lock().remove(&id) else { return };
+        self.is_alive();
+        waiting.slot.answer(Err(RequestError::TooLong { bytes, ended }));
+    }
+
     /// Returns whether anybody needed it.
     fn take(&self, message: Message<'_>, about: Option<u64>) -> bool {
         match message {

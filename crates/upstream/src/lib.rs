@@ -35,6 +35,7 @@ mod stdio;
 mod supervise;
 mod task;
 mod template;
+mod too_long;
 mod trust;
 mod uses;
 

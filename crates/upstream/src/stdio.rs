@@ -8,6 +8,7 @@ use crate::input::Input;
 use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::patience::{A_LINE, A_MEGABYTE, Patience};
 use crate::spec::StdioSpec;
+use crate::too_long;
 use futures::future::BoxFuture;
 use portcullis_wire::frame::{LONG_BYTES, Line, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -251,11 +252,18 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
             Ok(Line::Blank) => A_LINE,
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
+                // Whoever waits for it would wait in vain.
+                if let Some(id) = too_long::answered(lines.edges()) {
+                    inbox.too_long(id, bytes, true);
+                }
                 A_LINE
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a line that is far too long, and is ended.");
+                if let Some(id) = too_long::answers(lines.edges()) {
+                    inbox.too_long(id, LINE_BYTES_MAX, false);
+                }
                 let most = LINE_BYTES_MAX / (1024 * 1024);
                 stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;

@@ -128,6 +128,33 @@ async fn a_mark_before_the_first_line_is_no_part_of_it() {
     World::connected(program(&marked.replace("CALLED", "say '\"result\":{}'"), folder.path())).await;
 }
 
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_told_at_once_and_costs_nobody_else() {
+    let filled = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
+    // As some write it, and as others do.
+    let first = r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; FILLED; printf '"}]}}\n'"#;
+    let last = r#"printf '{"result":{"content":[{"type":"text","text":"'; FILLED; printf '"}]},"jsonrpc":"2.0","id":%s}\n' "$id""#;
+    for answer in [first, last] {
+        let folder = tempfile::tempdir().unwrap();
+        let called = answer.replace("FILLED", &filled(17_000_000));
+        let spec = program(&USUAL.replace("CALLED", &called), folder.path());
+        let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+        for _ in 0..2 {
+            let said = world.call("up_echo").await;
+            assert!(said.contains("server `up`: the answer has 170000"), "{said}");
+            assert!(said.contains(" bytes, at most 16777216 are taken"), "{said}");
+        }
+        assert_eq!((world.upstream.status().kind, starts(folder.path()).len()), (StatusKind::Connected, 1));
+    }
+    // Of one that ends the server, those whose id comes first.
+    let folder = tempfile::tempdir().unwrap();
+    let called = first.replace("FILLED", &filled(30_000_000));
+    let spec = program(&USUAL.replace("CALLED", &called), folder.path());
+    let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("the answer has more than 20971520 bytes"), "{said}");
+}
+
 /// A server that lets no other run beside it, and takes its time to end. What it cannot begin with is in a file.
 fn alone(folder: &Path) -> ServerSpec {
     let usual =
