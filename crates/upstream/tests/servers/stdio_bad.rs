@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A server of one tool, but for what it does when that is called. Each start adds its number to a file.
-const USUAL: &str = r#"
+pub(crate) const USUAL: &str = r#"
 echo $$ >> "$1"
 say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -22,7 +22,7 @@ while read -r line; do
 done
 "#;
 
-fn program(script: &str, folder: &Path) -> ServerSpec {
+pub(crate) fn program(script: &str, folder: &Path) -> ServerSpec {
     let starts = folder.join("starts").display().to_string();
     let spec = StdioSpec {
         program: Program(Arc::new(|| Ok("/bin/sh".into()))),
@@ -36,7 +36,7 @@ fn program(script: &str, folder: &Path) -> ServerSpec {
     ServerSpec { timeout, ..prefixed(TransportSpec::Stdio(spec)) }
 }
 
-fn starts(folder: &Path) -> Vec<String> {
+pub(crate) fn starts(folder: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join("starts")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
