@@ -160,6 +160,7 @@ impl Unlisted {
                 error,
                 RequestError::Refused(_)
                     | RequestError::Timeout(_)
+                    | RequestError::TooLong { .. }
                     | RequestError::Link(LinkError::Unsuitable { .. })
             ),
         }

@@ -2,7 +2,7 @@
 
 use crate::clean::words;
 use crate::inbox::{Answer, Inbox, Listener};
-use crate::link::{Carrier, Link, Outgoing};
+use crate::link::{Carrier, Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::slot::{News, Slot};
 use bytes::Bytes;
 use futures::future::OptionFuture;
@@ -29,6 +29,9 @@ pub(crate) enum RequestError {
     Timeout(Duration),
     #[error("the connection to the server ended")]
     Closed,
+    /// There was one, but of so many bytes, or more where it did not end there.
+    #[error("the answer has {}{bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken", if *.ended { "" } else { "more than " })]
+    TooLong { bytes: u64, ended: bool },
     /// The transport could not carry it, for a reason that a person can do something about.
     #[error("{}", shown(&.0.to_string()))]
     Link(LinkError),
@@ -387,6 +390,10 @@ impl RequestError {
             RequestError::Closed => {
                 ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
                     .hint("it is started again; whether the call was carried out is not known")
+            }
+            error @ RequestError::TooLong { .. } => {
+                ToolError::new(ErrorKind::TooLarge, format!("server `{name}`: {error}"))
+                    .hint("ask for less at a time; the call may have been carried out")
             }
             RequestError::Link(error) => {
                 let told = ToolError::new(ErrorKind::Unavailable, format!("server `{name}`: {error}"));

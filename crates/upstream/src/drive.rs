@@ -434,18 +434,21 @@ impl<'a> Drive<'a> {
     }
 }
 
-/// A question may be open when its call is over, and may have had nothing to do with it.
+/// A question may be open when its call is over, and may have had nothing to do with it: on a line, most servers do not say which
+/// call asks. Then it is asked on another call of the client, and refused with the last one.
 impl Drop for Drive<'_> {
     fn drop(&mut self) {
         // First of all the server hears that the call is given up, where it is.
         self.sent.running = Box::pin(std::future::pending());
-        for (id, kind) in self.sent.slot.left_open() {
-            match kind {
-                AskKind::Roots => self.connection.inbox.roots_outside(id),
+        let inbox = &self.connection.inbox;
+        for asked in self.sent.slot.left_open() {
+            let Err(asked) = inbox.hand_on(asked, &self.call.caller.client) else { continue };
+            match asked.ask.kind {
+                AskKind::Roots => inbox.roots_outside(asked.id),
                 AskKind::Elicit | AskKind::Sample => {
                     let refused =
                         RpcError::new(rpc::INVALID_REQUEST, "the call is over; nobody can be asked");
-                    self.connection.inbox.answer(&id, Err(refused));
+                    inbox.answer(&asked.id, Err(refused));
                 }
             }
         }

@@ -9,14 +9,16 @@
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// The variable that carries the mark.
 pub(crate) const MARK: &str = "PORTCULLIS_MARK";
@@ -81,7 +83,13 @@ pub struct Processes {
     mark: HubMark,
     next: AtomicU64,
     guardian: OnceLock<Option<Guardian>>,
+    /// Those that have not ended, by whose they are.
+    running: Mutex<HashMap<Whose, TaskTracker>>,
 }
+
+/// The name of a server, and of the client that it is for, where it is not for all of them. The same before and after the server
+/// is configured otherwise.
+pub(crate) type Whose = (String, Option<String>);
 
 impl std::fmt::Debug for Processes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,7 +99,8 @@ impl std::fmt::Debug for Processes {
 
 impl Processes {
     pub fn new() -> io::Result<Processes> {
-        Ok(Processes { mark: HubMark::new()?, next: AtomicU64::new(1), guardian: OnceLock::new() })
+        let (next, guardian, running) = (AtomicU64::new(1), OnceLock::new(), Mutex::default());
+        Ok(Processes { mark: HubMark::new()?, next, guardian, running })
     }
 
     /// Makes sure that a guardian stands by: `program arguments… MARK`, which has to call [`stand_by`].
@@ -108,6 +117,29 @@ impl Processes {
     /// Returns the mark of the next process.
     pub(crate) fn next_mark(&self) -> String {
         self.mark.of_process(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Counts a process of a server until what is returned is dropped.
+    pub(crate) fn counted(&self, whose: Whose) -> TaskTrackerToken {
+        let mut running = self.lock();
+        // Clients come and go, and what they had is not remembered for ever.
+        running.retain(|_, processes| !processes.is_empty());
+        let processes = running.entry(whose).or_default();
+        // One that is closed can be waited for, and takes more all the same.
+        processes.close();
+        processes.token()
+    }
+
+    /// Waits until a server has no process any more.
+    pub(crate) async fn none_left(&self, whose: &Whose) {
+        let processes = self.lock().get(whose).cloned();
+        if let Some(processes) = processes {
+            processes.wait().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Whose, TaskTracker>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn began(&self, group: Pid) {

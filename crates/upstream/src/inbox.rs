@@ -53,12 +53,14 @@ pub(crate) struct Lists {
 }
 
 /// What a server asks in the middle of a call.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) id: Id,
     pub(crate) ask: Ask,
     /// The task that it belongs to, which the answer has to name.
     pub(crate) task: Option<String>,
+    /// Whether the server said what it belongs to. Where it did not, it may be any call of the client that was asked.
+    pub(crate) names_call: bool,
     /// Cancelled when the server wants no answer any more.
     pub(crate) void: CancellationToken,
 }
@@ -228,6 +230,13 @@ impl Inbox {
                 Receipt::Noise
             }
         }
+    }
+
+    /// Ends the request whose answer was too long to be taken.
+    pub(crate) fn too_long(&self, id: u64, bytes: u64, ended: bool) {
+        let Some(waiting) = self.lock().remove(&id) else { return };
+        self.is_alive();
+        waiting.slot.answer(Err(RequestError::TooLong { bytes, ended }));
     }
 
     /// Returns whether anybody needed it.
@@ -492,10 +501,25 @@ impl Inbox {
         if kind == AskKind::Elicit {
             self.follows(&params["elicitationId"], &listener.peer);
         }
-        let asked = Asked { id, ask: Ask { kind, params }, task, void: CancellationToken::new() };
+        let (ask, names_call, void) = (Ask { kind, params }, !of_nothing, CancellationToken::new());
+        let asked = Asked { id, ask, task, names_call, void };
         if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+        }
+    }
+
+    /// Hands a question whose call is over on to another call of that client, or gives it back where there is none: the call that
+    /// asks may be one that still waits.
+    pub(crate) fn hand_on(&self, asked: Asked, client: &Client) -> Result<(), Asked> {
+        if asked.names_call {
+            return Err(asked);
+        }
+        // Held until it is asked: a call that ends now looks for what it has left open after it was taken away here.
+        let waiting = self.lock();
+        match only(&waiting, |caller| caller.client.name == client.name) {
+            Some(listener) => listener.slot.ask(asked),
+            None => Err(asked),
         }
     }
 
@@ -642,11 +666,19 @@ mod tests {
     use portcullis_core::{NoPeer, Scope};
     use std::task::{Context, Poll, Waker};
 
+    fn client(name: &str) -> Client {
+        Client { name: name.to_owned(), scope: Scope::everything() }
+    }
+
     /// Begins a call of a client.
     fn calls(inbox: &Inbox, id: u64, name: &str) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
-        let client = Arc::new(Client { name: name.to_owned(), scope: Scope::everything() });
-        let caller = Listener { client, peer: Arc::new(NoPeer), slot: slot.clone(), sees_through: None };
+        let caller = Listener {
+            client: Arc::new(client(name)),
+            peer: Arc::new(NoPeer),
+            slot: slot.clone(),
+            sees_through: None,
+        };
         inbox.expect(id, slot.clone(), Some(caller));
         slot
     }
@@ -677,6 +709,30 @@ mod tests {
         away.goes_away(false);
         asks(&inbox, "fourth");
         assert!(!here.is_asking());
+    }
+
+    #[test]
+    fn a_question_goes_on_to_another_call_of_its_client_and_to_nobody_else() {
+        let (inbox, _hears) = Inbox::new();
+        let (one, other) = (client("one"), client("other"));
+        let (first, second) = (calls(&inbox, 1, "one"), calls(&inbox, 2, "one"));
+        asks(&inbox, "who");
+        let strangers = calls(&inbox, 3, "other");
+        let asked = second.left_open().remove(0);
+        inbox.forget(2);
+        assert!(inbox.hand_on(asked.clone(), &one).is_ok());
+        assert!(first.is_asking() && !strangers.is_asking());
+        // The server takes it back wherever it is.
+        inbox.receive(
+            br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"who"}}"#,
+            None,
+        );
+        assert!(asked.void.is_cancelled() && !first.is_asking());
+        // One that belongs to a call ends with it, and the last call has nobody to hand it on to.
+        assert!(inbox.hand_on(Asked { names_call: true, ..asked.clone() }, &one).is_err());
+        inbox.forget(1);
+        assert!(inbox.hand_on(asked.clone(), &one).is_err());
+        assert!(inbox.hand_on(asked, &other).is_ok() && strangers.is_asking());
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod stdio;
 mod supervise;
 mod task;
 mod template;
+mod too_long;
 mod trust;
 mod uses;
 

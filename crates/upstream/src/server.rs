@@ -4,6 +4,7 @@ use crate::catalog::{self, Offer, OwnTool, Said, Shown};
 use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Named, Parked, Request, drive};
+use crate::guardian::Whose;
 use crate::link::{Carrier, Credentials};
 use crate::linked::Linked;
 use crate::live::Live;
@@ -153,6 +154,11 @@ impl Server {
             wished: AtomicBool::new(false),
             stop,
         })
+    }
+
+    /// Returns whose its processes are. One that takes its place says the same.
+    pub(crate) fn whose(&self) -> Whose {
+        (self.spec.name.clone(), self.client.clone())
     }
 
     /// Returns the server as it is, to be trusted so; `None` before anything was known of it.

@@ -4,14 +4,12 @@
 
 use crate::connection::RequestError;
 use crate::inbox::{Answer, Asked};
-use portcullis_core::AskKind;
 use portcullis_wire::Id;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// How many questions one call may have open at once.
 pub(crate) const QUESTIONS_MAX: usize = 16;
@@ -31,8 +29,8 @@ struct Heard {
     /// Whether the server gave a sign of life since that was last asked.
     alive: bool,
     questions: Vec<Asked>,
-    /// Those that are not answered yet, and what ends each of them.
-    open: Vec<(Id, AskKind, CancellationToken)>,
+    /// Those that are not answered yet, whether they were taken or not.
+    open: Vec<Asked>,
     /// Since when the client is away that has to come back with answers.
     away: Option<Instant>,
     /// Who waits for the answer, and who for questions.
@@ -104,7 +102,7 @@ impl Slot {
         if heard.open.len() >= QUESTIONS_MAX {
             return Err(asked);
         }
-        heard.open.push((asked.id.clone(), asked.ask.kind, asked.void.clone()));
+        heard.open.push(asked.clone());
         heard.questions.push(asked);
         let listens = heard.listens.take();
         drop(heard);
@@ -116,21 +114,21 @@ impl Slot {
 
     /// Takes note that a question has its answer, or needs none.
     pub(crate) fn answered(&self, question: &Id) {
-        self.lock().open.retain(|(id, ..)| id != question);
+        self.lock().open.retain(|asked| asked.id != *question);
     }
 
     /// The server does not want to know any more.
     pub(crate) fn withdraw(&self, question: &Id) {
         let mut heard = self.lock();
-        let Some(at) = heard.open.iter().position(|(id, ..)| id == question) else { return };
-        let (.., void) = heard.open.remove(at);
+        let Some(at) = heard.open.iter().position(|asked| asked.id == *question) else { return };
+        let asked = heard.open.remove(at);
         drop(heard);
-        void.cancel();
+        asked.void.cancel();
     }
 
     /// Returns the questions that have no answer, of which nobody takes care any more.
-    pub(crate) fn left_open(&self) -> Vec<(Id, AskKind)> {
-        std::mem::take(&mut self.lock().open).into_iter().map(|(id, kind, _)| (id, kind)).collect()
+    pub(crate) fn left_open(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.lock().open)
     }
 
     /// Takes note that the client has gone to find answers, or is back.
@@ -177,13 +175,14 @@ fn wait(place: &mut Option<Waker>, context: &Context<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::Ask;
+    use portcullis_core::{Ask, AskKind};
     use serde_json::Value;
     use serde_json::value::RawValue;
     use std::future::Future;
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
+    use tokio_util::sync::CancellationToken;
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -196,7 +195,7 @@ mod tests {
 
     fn question(id: u64) -> Asked {
         let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
-        Asked { id: Id::Number(id), ask, task: None, void: CancellationToken::new() }
+        Asked { id: Id::Number(id), ask, task: None, names_call: false, void: CancellationToken::new() }
     }
 
     #[test]

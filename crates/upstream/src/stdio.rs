@@ -2,12 +2,13 @@
 
 use crate::clean::one_line;
 use crate::connection::RequestError;
-use crate::guardian::{self, Processes};
+use crate::guardian::{self, Processes, Whose};
 use crate::inbox::{Inbox, Receipt};
 use crate::input::Input;
 use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::patience::{A_LINE, A_MEGABYTE, Patience};
 use crate::spec::StdioSpec;
+use crate::too_long;
 use futures::future::BoxFuture;
 use portcullis_wire::frame::{LONG_BYTES, Line, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Where programs are on every machine. A server does not get the hub's own list.
 pub const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -33,6 +35,8 @@ const STDERR_LINE_BYTES_MAX: usize = 4_000;
 const LINE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + 4 * 1024 * 1024;
 /// How long a server gets to end after its input was closed, and again after it was told to.
 const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long the next process of a server waits for the former one: as long as that may take to end, and a moment for the rest.
+const FORMER_ENDS_WITHIN: Duration = END_WITHIN.saturating_mul(2).saturating_add(Duration::from_secs(1));
 
 /// How long the last words of a server that ended are waited for. Whatever it started may hold the pipe open.
 const LAST_WORDS_WITHIN: Duration = Duration::from_millis(250);
@@ -83,9 +87,19 @@ pub(crate) fn see_out<T: Send + 'static>(work: impl Future<Output = T> + Send + 
     RUNNING.spawn(work)
 }
 
+/// Waits until the former process of a server has ended, and has let go of what the next one needs: a lock, a port, a profile.
+///
+/// One that goes on, because calls are under way on it, is not waited for any longer than one that ends.
+pub(crate) async fn former_ended(spec: &StdioSpec, whose: &Whose) {
+    if tokio::time::timeout(FORMER_ENDS_WITHIN, spec.processes.none_left(whose)).await.is_err() {
+        tracing::debug!(target: "upstream", server = %whose.0, "the next process is started beside one that has not ended");
+    }
+}
+
 /// Starts the process. It ends when the connection is dropped, and everything that it started with it.
 pub(crate) fn start(
     spec: &StdioSpec,
+    whose: Whose,
     inbox: Arc<Inbox>,
     stderr: StderrTail,
 ) -> Result<Arc<dyn Link>, String> {
@@ -125,7 +139,8 @@ pub(crate) fn start(
     tokio::spawn(read(stdout, inbox.clone(), stderr.clone()));
     stderr.open.send_replace(true);
     let errors = tokio::spawn(read_errors(errors, stderr.clone()));
-    let process = Process { child, errors, stderr, mark, processes: spec.processes.clone() };
+    let (processes, counted) = (spec.processes.clone(), spec.processes.counted(whose));
+    let process = Process { child, errors, stderr, mark, processes, _counted: counted };
     RUNNING.spawn(process.run(input.clone(), end.clone(), inbox));
     Ok(Arc::new(Pipes { input, _end: end.drop_guard() }))
 }
@@ -154,6 +169,8 @@ struct Process {
     stderr: StderrTail,
     mark: String,
     processes: Arc<Processes>,
+    /// Kept to the very end: then the next one may be started.
+    _counted: TaskTrackerToken,
 }
 
 impl Process {
@@ -235,11 +252,18 @@ async fn read(stdout: ChildStdout, inbox: Arc<Inbox>, stderr: StderrTail) {
             Ok(Line::Blank) => A_LINE,
             Ok(Line::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a message that is too long; it was left out.");
+                // Whoever waits for it would wait in vain.
+                if let Some(id) = too_long::answered(lines.edges()) {
+                    inbox.too_long(id, bytes, true);
+                }
                 A_LINE
             }
             // Whatever this is, it is no message any more.
             Ok(Line::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
                 tracing::warn!(target: "upstream", bytes, "A server sent a line that is far too long, and is ended.");
+                if let Some(id) = too_long::answers(lines.edges()) {
+                    inbox.too_long(id, LINE_BYTES_MAX, false);
+                }
                 let most = LINE_BYTES_MAX / (1024 * 1024);
                 stderr.push(format!("[ended by the hub: it sent a line of more than {most} MB]"));
                 break;

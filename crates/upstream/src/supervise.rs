@@ -177,6 +177,9 @@ async fn rest(server: &Server) {
 
 /// Connects once. Returns when the connection has ended.
 async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
+    if let TransportSpec::Stdio(spec) = &server.spec.transport {
+        stdio::former_ended(spec, &server.whose()).await;
+    }
     // Started for nobody, one that waits to be needed is only asked what it offers.
     let uses = &server.uses;
     let learns = server.spec.is_lazy() && !uses.any();
@@ -335,7 +338,7 @@ async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended
     let (inbox, hears) = Inbox::new();
     let known = server.known();
     let link = match &server.spec.transport {
-        TransportSpec::Stdio(spec) => stdio::start(spec, inbox.clone(), stderr),
+        TransportSpec::Stdio(spec) => stdio::start(spec, server.whose(), inbox.clone(), stderr),
         TransportSpec::Http(spec) => {
             let (credentials, carrier) = (server.credentials.clone(), known.map(|known| known.carrier));
             http::open(spec, inbox.clone(), credentials, carrier)

@@ -11,6 +11,9 @@ pub const LONG_BYTES: usize = 2 * 1024 * 1024;
 /// How much of a long line, or of one that is too long, is read before the reader is told.
 pub const PART_BYTES: usize = 32 * 1024;
 
+/// How much of either end of a line that is too long can be looked at.
+pub const EDGE_BYTES: usize = 256;
+
 /// What some programs put before all that they write.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -19,7 +22,7 @@ pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub enum Line {
     /// The line without its end.
     Text(Bytes),
-    /// The line was longer than allowed. It was read to its end and thrown away.
+    /// The line was longer than allowed. It was read to its end and thrown away, but for its edges.
     TooLong {
         bytes: u64,
     },
@@ -44,22 +47,56 @@ pub struct LineReader<R> {
     /// How much of the line the reader was told about.
     told: usize,
     line_bytes_max: usize,
-    skipped: Option<Skipped>,
+    /// How much was thrown away of a line that has not ended.
+    skipped: Option<u64>,
+    edges: Edges,
     /// Nothing was read yet, so that a byte order mark may come.
     is_fresh: bool,
 }
 
-/// What was thrown away of a line that has not ended.
-#[derive(Debug)]
-struct Skipped {
-    bytes: u64,
-    last: Option<u8>,
+/// How a line begins and ends that was too long to be kept. Where it has not ended yet, the tail is as far as it was read.
+#[derive(Debug, Default)]
+pub struct Edges {
+    pub head: Vec<u8>,
+    pub tail: Vec<u8>,
+}
+
+impl Edges {
+    fn of(line: &[u8]) -> Edges {
+        let mut edges = Edges::default();
+        edges.add(line);
+        edges
+    }
+
+    /// Goes on with the line.
+    fn add(&mut self, part: &[u8]) {
+        let room = EDGE_BYTES.saturating_sub(self.head.len());
+        self.head.extend_from_slice(&part[..part.len().min(room)]);
+        let last = &part[part.len().saturating_sub(EDGE_BYTES)..];
+        let too_many = (self.tail.len() + last.len()).saturating_sub(EDGE_BYTES);
+        self.tail.drain(..too_many);
+        self.tail.extend_from_slice(last);
+    }
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, line_bytes_max: usize) -> LineReader<R> {
-        let (buffer, large, skipped) = (BytesMut::new(), None, None);
-        LineReader { from, buffer, large, searched: 0, told: 0, line_bytes_max, skipped, is_fresh: true }
+        LineReader {
+            from,
+            buffer: BytesMut::new(),
+            large: None,
+            searched: 0,
+            told: 0,
+            line_bytes_max,
+            skipped: None,
+            edges: Edges::default(),
+            is_fresh: true,
+        }
+    }
+
+    /// Returns the edges of the last line that was too long, or is already.
+    pub fn edges(&self) -> &Edges {
+        &self.edges
     }
 
     /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
@@ -76,8 +113,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(self.judged(line));
             }
             if self.is_too_long() {
-                let (bytes, last) = (self.so_far().len() as u64, self.so_far().last().copied());
-                self.skipped = Some(Skipped { bytes, last });
+                self.edges = Edges::of(self.so_far());
+                self.skipped = Some(self.so_far().len() as u64);
                 (self.buffer, self.large) = (BytesMut::with_capacity(PART_BYTES), None);
                 (self.searched, self.told) = (0, 0);
                 continue;
@@ -120,8 +157,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.large.as_ref().map_or(&self.buffer[..], AsRef::as_ref)
     }
 
-    fn judged(&self, line: Bytes) -> Line {
+    fn judged(&mut self, line: Bytes) -> Line {
         if line.len() > self.line_bytes_max {
+            self.edges = Edges::of(&line);
             Line::TooLong { bytes: line.len() as u64 }
         } else if line.iter().all(u8::is_ascii_whitespace) {
             Line::Blank
@@ -192,30 +230,30 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         at
     }
 
-    /// Reads on in a line that is too long, keeping nothing of it.
+    /// Reads on in a line that is too long, keeping nothing of it but its edges.
     async fn skip_line(&mut self) -> std::io::Result<Line> {
         let mut now = 0;
         while now < PART_BYTES as u64 {
             let count = self.from.read_buf(&mut self.buffer).await?;
-            let Some(Skipped { bytes, last }) = &mut self.skipped else { break };
+            let Some(bytes) = self.skipped else { break };
             if count == 0 {
-                let bytes = *bytes;
                 self.skipped = None;
                 return Ok(Line::TooLong { bytes });
             }
             if let Some(at) = line_end(&self.buffer) {
-                let before = at.checked_sub(1).map_or(*last, |before| self.buffer.get(before).copied());
-                let bytes = *bytes + at as u64 - u64::from(before == Some(b'\r'));
+                self.edges.add(&self.buffer[..at]);
+                let half = self.edges.tail.pop_if(|last| *last == b'\r');
+                let bytes = bytes + at as u64 - u64::from(half.is_some());
                 let _ = self.buffer.split_to(at + 1);
                 self.skipped = None;
                 return Ok(Line::TooLong { bytes });
             }
-            *bytes += self.buffer.len() as u64;
-            *last = self.buffer.last().copied();
+            self.edges.add(&self.buffer);
+            self.skipped = Some(bytes + self.buffer.len() as u64);
             now += self.buffer.len() as u64;
             self.buffer.clear();
         }
-        Ok(Line::Longer { bytes: self.skipped.as_ref().map_or(0, |skipped| skipped.bytes) })
+        Ok(Line::Longer { bytes: self.skipped.unwrap_or_default() })
     }
 }
 
@@ -286,6 +324,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_edges_of_a_line_that_is_too_long_are_known_however_it_arrives() {
+        let body: Vec<u8> = (0..3 * EDGE_BYTES).map(|at| b'a' + (at % 23) as u8).collect();
+        for (end, max) in [("\n", 4), ("\r\n", 4), ("", 4), ("\n", 3 * EDGE_BYTES - 1)] {
+            let input = [&body[..], end.as_bytes()].concat();
+            for size in [1, 2, 7, EDGE_BYTES - 1, EDGE_BYTES, EDGE_BYTES + 1, input.len()] {
+                let (mut to, from) = tokio::io::duplex(size);
+                let mut reader = LineReader::new(from, max);
+                let input = input.clone();
+                tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut to, &input).await });
+                assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: body.len() as u64 });
+                let Edges { head, tail } = reader.edges();
+                assert_eq!(*head, body[..EDGE_BYTES], "in pieces of {size}");
+                assert_eq!(*tail, body[body.len() - tail.len()..], "in pieces of {size}");
+                // Half of the line's end may have had a place there.
+                assert!((EDGE_BYTES - 1..=EDGE_BYTES).contains(&tail.len()), "{}", tail.len());
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_long_line_that_is_allowed_comes_in_parts_and_whole() {
         let mut input = vec![b'x'; LONG_BYTES + 3 * PART_BYTES];
         input.extend_from_slice(b"\nok\n");
@@ -322,5 +380,7 @@ mod tests {
         }
         assert!(asked > 1_500, "asked {asked} times");
         assert!(reader.buffer.capacity() <= 4 * CHUNK_BYTES, "{}", reader.buffer.capacity());
+        let Edges { head, tail } = reader.edges();
+        assert!(head.capacity().max(tail.capacity()) <= 4 * EDGE_BYTES);
     }
 }

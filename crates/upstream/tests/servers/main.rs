@@ -8,5 +8,6 @@ mod http_session;
 mod http_weak;
 mod known;
 mod lists;
+mod stdio_asks;
 mod stdio_bad;
 mod support;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A server of one tool, but for what it does when that is called. Each start adds its number to a file.
-const USUAL: &str = r#"
+pub(crate) const USUAL: &str = r#"
 echo $$ >> "$1"
 say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -22,7 +22,7 @@ while read -r line; do
 done
 "#;
 
-fn program(script: &str, folder: &Path) -> ServerSpec {
+pub(crate) fn program(script: &str, folder: &Path) -> ServerSpec {
     let starts = folder.join("starts").display().to_string();
     let spec = StdioSpec {
         program: Program(Arc::new(|| Ok("/bin/sh".into()))),
@@ -36,7 +36,7 @@ fn program(script: &str, folder: &Path) -> ServerSpec {
     ServerSpec { timeout, ..prefixed(TransportSpec::Stdio(spec)) }
 }
 
-fn starts(folder: &Path) -> Vec<String> {
+pub(crate) fn starts(folder: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join("starts")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -126,4 +126,82 @@ async fn a_mark_before_the_first_line_is_no_part_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let marked = format!("printf '\\357\\273\\277'{USUAL}");
     World::connected(program(&marked.replace("CALLED", "say '\"result\":{}'"), folder.path())).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_told_at_once_and_costs_nobody_else() {
+    let filled = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
+    // As some write it, and as others do.
+    let first = r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"; FILLED; printf '"}]}}\n'"#;
+    let last = r#"printf '{"result":{"content":[{"type":"text","text":"'; FILLED; printf '"}]},"jsonrpc":"2.0","id":%s}\n' "$id""#;
+    for answer in [first, last] {
+        let folder = tempfile::tempdir().unwrap();
+        let called = answer.replace("FILLED", &filled(17_000_000));
+        let spec = program(&USUAL.replace("CALLED", &called), folder.path());
+        let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+        for _ in 0..2 {
+            let said = world.call("up_echo").await;
+            assert!(said.contains("server `up`: the answer has 170000"), "{said}");
+            assert!(said.contains(" bytes, at most 16777216 are taken"), "{said}");
+        }
+        assert_eq!((world.upstream.status().kind, starts(folder.path()).len()), (StatusKind::Connected, 1));
+    }
+    // Of one that ends the server, those whose id comes first.
+    let folder = tempfile::tempdir().unwrap();
+    let called = first.replace("FILLED", &filled(30_000_000));
+    let spec = program(&USUAL.replace("CALLED", &called), folder.path());
+    let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+    let said = world.call("up_echo").await;
+    assert!(said.contains("the answer has more than 20971520 bytes"), "{said}");
+}
+
+/// A server that lets no other run beside it, and takes its time to end. What it cannot begin with is in a file.
+fn alone(folder: &Path) -> ServerSpec {
+    let usual =
+        USUAL.replace("CALLED", "say '\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"done\"}]}'");
+    let script = format!(
+        r#"mkdir "$1.lock" || {{ echo $$ >> "$1.refused"; exit 3; }}{usual}sleep 1; rmdir "$1.lock""#
+    );
+    ServerSpec { timeout: PATIENCE, ..program(&script, folder) }
+}
+
+/// Waits until it was started so often and is connected, and shows that it never ran beside itself.
+async fn ran_alone(world: &World, folder: &Path, times: usize) {
+    until(&format!("it runs for the {times}. time"), async || {
+        let status = world.upstream.status();
+        assert_ne!(status.kind, StatusKind::Failed, "{status:?}");
+        (status.kind == StatusKind::Connected && starts(folder).len() == times).then_some(())
+    })
+    .await;
+    assert!(!folder.join("starts.refused").exists());
+}
+
+#[tokio::test]
+async fn the_next_process_waits_for_the_end_of_the_former_when_it_is_wanted_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::connected(alone(folder.path())).await;
+    world.upstream.again();
+    ran_alone(&world, folder.path(), 2).await;
+}
+
+#[tokio::test]
+async fn the_next_process_waits_for_the_end_of_the_former_when_a_call_wakes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let idle_stop = Some(Duration::from_millis(1));
+    let world = World::connected(ServerSpec { idle_stop, ..alone(folder.path()) }).await;
+    for times in 2..4 {
+        until("it rests", async || world.upstream.status().idle.then_some(())).await;
+        assert_eq!(world.call("up_echo").await, "done");
+        assert_eq!(starts(folder.path()).len(), times);
+    }
+    assert!(!folder.path().join("starts.refused").exists());
+}
+
+#[tokio::test]
+async fn a_server_waits_for_the_process_of_the_one_whose_place_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = alone(folder.path());
+    World::connected(spec.clone()).await.upstream.stop();
+    let successor = World::new(ServerSpec { prefix: "other_".to_owned(), ..spec }).await;
+    ran_alone(&successor, folder.path(), 2).await;
 }
