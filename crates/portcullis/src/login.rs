@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretRef, SecretStore};
-use portcullis_upstream::{ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
+use portcullis_upstream::{About, ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -61,7 +61,8 @@ impl Login {
         self.oauth.clone()
     }
 
-    /// Returns whether somebody else changed it since this was last asked.
+    /// Returns whether somebody else logged in or out since this was last asked. That tokens were renewed concerns nobody:
+    /// every request shows those that there are.
     pub(crate) fn was_changed(&self) -> bool {
         // Held while this process itself saves, so that its own changes are known as such.
         let mut seen = self.place.seen();
@@ -111,15 +112,17 @@ impl Place {
     }
 }
 
+/// Names a login, whichever tokens it has now.
 fn digest(store: &SecretStore, server: &str) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for (part, value) in store.held(server).unwrap_or_default() {
-        hash.update(part.as_bytes());
-        hash.update([0]);
-        hash.update(value.expose().as_bytes());
-        hash.update([0]);
-    }
-    hash.finalize().into()
+    let held = store.held(server).unwrap_or_default();
+    let about = held.iter().find(|(part, _)| part == HELD_ABOUT);
+    let about: Option<About> = about.and_then(|(_, about)| serde_json::from_str(about.expose()).ok());
+    let (expires_at, renew_at, granted, wanted) = (None, None, None, Vec::new());
+    let about = about.map(|about| About { expires_at, renew_at, granted, wanted, ..about });
+    let has_tokens = held.iter().any(|(part, _)| part == ACCESS);
+    // A text of its own for each; what cannot be written is as good as none.
+    let text = serde_json::to_string(&(about, has_tokens)).unwrap_or_default();
+    Sha256::digest(text).into()
 }
 
 impl Keep for Place {

@@ -296,6 +296,8 @@ mod tests {
             ("DATABASE_URL", "postgres://me:hunter2pw@db/x"),
             ("CONN", "Server=db;User Id=me;Password=Str0ngPassw0rd;"),
             ("A", "Bearer hunter2hunter2"),
+            ("API_HEADERS", r#"{"Authorization": "Bearer hunter2hunter2"}"#),
+            ("SETTINGS", r#"{"db": {"password": "hunter2pw"}, "port": 1}"#),
             ("DSN", "host=db user=me password=hunter2pw"),
             ("JDBC", "jdbc:mysql://db/x?user=me&password=hunter2pw"),
         ] {
@@ -317,6 +319,7 @@ mod tests {
             ("DATABASE_URL", "postgres://me:${PW}@db/x"),
             ("CONN", "Server=db;Password=;Trusted=yes"),
             ("COMPASS", "north-west"),
+            ("API_HEADERS", r#"{"Notion-Version": "2022-06-28", "Authorization": "Bearer ${TOKEN}"}"#),
             ("A", "Bearer of good news"),
             ("A", "Bearer ${TOKEN}"),
         ] {

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -72,10 +73,13 @@ impl StderrTail {
 /// All processes of servers that run and sessions with others, whosever they are, and whether they are to end because this process does.
 static RUNNING: LazyLock<TaskTracker> = LazyLock::new(TaskTracker::new);
 static ENDING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::channel(false).0);
+/// How often all of them were told to end.
+static ENDS: AtomicU64 = AtomicU64::new(0);
 
 /// Ends every server's process, and every session with one that is elsewhere, and returns when none is left. Each gets the time
 /// that it has whenever it is ended; none is started meanwhile.
 pub async fn end_processes() {
+    ENDS.fetch_add(1, Ordering::AcqRel);
     ENDING.send_replace(true);
     RUNNING.close();
     RUNNING.wait().await;
@@ -220,6 +224,11 @@ impl Process {
         self.stderr.push(format!("[it ended: {how}]"));
         self.stderr.open.send_replace(false);
     }
+}
+
+/// Returns how often all processes were told to end, for whoever looks only when that is over.
+pub(crate) fn ends() -> u64 {
+    ENDS.load(Ordering::Acquire)
 }
 
 /// Resolves when all processes are to end.

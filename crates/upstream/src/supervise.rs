@@ -95,7 +95,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         }
         server.tries();
         server.was_wished();
-        let began = Instant::now();
+        let (began, ends) = (Instant::now(), stdio::ends());
         let stderr = StderrTail::default();
         let ended = tokio::select! {
             biased;
@@ -106,6 +106,9 @@ pub(crate) async fn run(server: Arc<Server>) {
             () = server.again.notified() => Ended::Again(BREAKS),
             ended = attempt(&server, stderr.clone()) => ended,
         };
+        if stdio::ends() != ends {
+            break;
+        }
         server.live.clear();
         server.uses.forget_tasks();
         // Somebody who wants it anew, however often, is no sign of anything wrong.

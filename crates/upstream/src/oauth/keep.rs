@@ -60,6 +60,9 @@ pub struct About {
     /// When it is time to renew them, in the same way; a while before they expire if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_at: Option<u64>,
+    /// When a person logged in, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
     /// What was asked for, whatever was granted.
     pub asked: Vec<String>,
     /// What the server wanted besides, since then.

@@ -104,6 +104,7 @@ pub(super) async fn log_in(
             redirect_uri,
             expires_at: granted.expires_at,
             renew_at: granted.renew_at,
+            since: Some(account.now()),
             asked,
             wanted: Vec::new(),
             stepped,
