@@ -22,7 +22,12 @@ fn configure(home: &Home, world: &OAuthWorld) {
 
 /// Runs `mcp auth notes` as a person would: reads the page from the terminal, and goes there.
 async fn log_in(home: &Home) -> String {
-    let mut child = home.command(&["mcp", "auth", "notes"]).spawn().unwrap();
+    log_in_by(home, &["mcp", "auth", "notes"]).await
+}
+
+/// The same by any command that shows the page of a login.
+async fn log_in_by(home: &Home, words: &[&str]) -> String {
+    let mut child = home.command(words).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said = String::new();
     let page = within("the login page", async {
@@ -100,6 +105,25 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
     .await;
     let told = open(&mut client).await;
     assert!(text(&told).contains("portcullis mcp auth notes"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_login_is_added_with_it() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    let (url, issuer) = (world.url(), world.issuer_place());
+    home.configure(&format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n"));
+    let refused = home.run(&["mcp", "add", "notes", "--url", &url]).await;
+    assert!(refused.code == 1 && refused.stderr.contains("give `--oauth` too"), "{refused:?}");
+    let said = log_in_by(&home, &["mcp", "add", "notes", "--url", &url, "--oauth", "--yes"]).await;
+    assert!(
+        said.contains("Server `notes` is connected") && said.contains("It is trusted as it is"),
+        "{said}"
+    );
+    let hub = home.serve().await;
+    let mut client = http(&hub, NEWEST).await;
+    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    assert_eq!(text(&open(&mut client).await), "open");
 }
 
 #[tokio::test]
