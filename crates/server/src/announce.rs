@@ -172,11 +172,7 @@ pub(crate) fn start(hub: &Arc<Hub>) {
             match change {
                 Ok(change) => hub.tell(&change),
                 // So much happened that some of it is lost: whoever cares looks again.
-                Err(RecvError::Lagged(_)) => {
-                    [Change::Tools, Change::Prompts, Change::Resources]
-                        .iter()
-                        .for_each(|change| hub.tell(change));
-                }
+                Err(RecvError::Lagged(_)) => hub.tell_all(),
                 Err(RecvError::Closed) => return,
             }
         }
@@ -206,6 +202,30 @@ impl Hub {
     fn tell(&self, change: &Change) {
         let (method, params) = method_and_params(change);
         self.tell_so(change, method, params);
+    }
+
+    /// Tells everybody of everything that they want to hear of: any of it may have changed.
+    fn tell_all(&self) {
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            self.tell(&change);
+        }
+        for session in self.sessions.all() {
+            let caller = caller(&session.client);
+            for uri in session.watched().into_iter().filter(|uri| self.gate.sees_resource(&caller, uri)) {
+                let (method, params) = method_and_params(&Change::ResourceUpdated(uri));
+                session.home.notify(self.outgoing.notification(method, params, None));
+            }
+        }
+        let all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        for listener in all.values() {
+            for uri in &listener.interest.watched {
+                if self.gate.sees_resource(&listener.caller, uri) {
+                    let (method, params) = method_and_params(&Change::ResourceUpdated(uri.clone()));
+                    let tag = Some(&listener.tag);
+                    listener.outlet.notify(self.outgoing.notification(method, params, tag));
+                }
+            }
+        }
     }
 
     /// Tells that a resource changed, in the words of whoever says so.

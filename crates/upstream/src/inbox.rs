@@ -2,6 +2,8 @@
 
 use crate::asides::{Asides, Full};
 use crate::connection::RequestError;
+use crate::heard::Ear;
+use crate::lists::Listed;
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
@@ -16,12 +18,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// One of each kind is enough: what waits already says that there is something to look at.
-const HEARD_MAX: usize = 64;
 /// How long a server's word for where a log message comes from may be.
 const LOGGER_CHARS_MAX: usize = 100;
 /// How many messages a second reach clients that belong to no call. All clients get them.
@@ -35,15 +35,6 @@ const FOLLOWED_MAX: usize = 64;
 const FOLLOWED_BYTES_MAX: usize = 1024;
 /// Where a message of 2025-11-25 says which task it belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
-
-/// What a server sent without being asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    ToolsChanged,
-    PromptsChanged,
-    ResourcesChanged,
-    ResourceUpdated(String),
-}
 
 /// How often a server said that its tools or prompts changed, and up to which time it was looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,7 +120,8 @@ pub(crate) struct Inbox {
     waiting: Mutex<HashMap<u64, Waiting>>,
     /// By their names at the server.
     tasks: Mutex<HashMap<String, Tasked>>,
-    heard: mpsc::Sender<Heard>,
+    /// What it said by itself and is yet to be looked at.
+    ear: Arc<Ear>,
     /// What the server is told beside requests.
     pub(crate) asides: Arc<Asides>,
     /// Whose inbox it is, as soon as that is known.
@@ -151,13 +143,14 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
-        let (heard, hears) = mpsc::channel(HEARD_MAX);
+    /// Returns it with where what the server says by itself is taken from.
+    pub(crate) fn new() -> (Arc<Inbox>, Arc<Ear>) {
+        let ear = Arc::<Ear>::default();
         let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
         let inbox = Inbox {
             waiting: Mutex::default(),
             tasks: Mutex::default(),
-            heard,
+            ear: ear.clone(),
             asides: Arc::default(),
             server: watch::Sender::default(),
             outside: Mutex::default(),
@@ -169,7 +162,7 @@ impl Inbox {
             why: OnceLock::new(),
             in_doubt: AtomicBool::new(false),
         };
-        (Arc::new(inbox), hears)
+        (Arc::new(inbox), ear)
     }
 
     /// Says whose inbox it is, once it is known what the server offers.
@@ -259,9 +252,9 @@ impl Inbox {
                         false
                     }
                     "notifications/message" => self.log(params, about),
-                    "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
-                    "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
-                    "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
+                    "notifications/tools/list_changed" => self.changed(Listed::Tools),
+                    "notifications/prompts/list_changed" => self.changed(Listed::Prompts),
+                    "notifications/resources/list_changed" => self.changed(Listed::Resources),
                     "notifications/resources/updated" => self.updated(params),
                     "notifications/elicitation/complete" => {
                         self.elicited(params);
@@ -315,13 +308,15 @@ impl Inbox {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Storms are damped: what is not taken yet says the same.
-    fn hear(&self, heard: Heard) -> bool {
-        if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
-            // At once, and never lost: a call that comes after these words must not be made by what was known before.
+    /// Hears that a list changed. Returns whether that is of any use.
+    fn changed(&self, list: Listed) -> bool {
+        // First: whoever takes what was counted finds it.
+        let is_needed = self.ear.changed(list);
+        if list != Listed::Resources {
+            // At once: a call that comes after these words must not be made by what was known before.
             self.lists.send_modify(|lists| lists.said += 1);
         }
-        self.heard.try_send(heard).is_ok()
+        is_needed
     }
 
     fn progress(&self, params: Option<&RawValue>) -> bool {
@@ -385,10 +380,12 @@ impl Inbox {
         let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
         // Between the server and the hub.
         without_meta(&mut said, era::META_SUBSCRIPTION);
-        let server = self.server.borrow().upgrade();
+        // Nobody else's resource is its to speak of, and nobody waits for word of any other.
+        let server = self.server.borrow().upgrade().filter(|server| server.is_watched(&uri));
+        let Some(server) = server else { return false };
         // What is no more than a name is told as any change is.
-        let told = said.len() > 1 && server.is_some_and(|server| server.updated(&uri, said));
-        told || self.hear(Heard::ResourceUpdated(uri))
+        let told = said.len() > 1 && server.updated(&uri, said);
+        told || self.ear.updated(uri)
     }
 
     /// Remembers who was asked to show an address to a person, as a question or by an error.

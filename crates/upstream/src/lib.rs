@@ -13,6 +13,7 @@ mod drive;
 mod flaws;
 mod greet;
 mod guardian;
+mod heard;
 mod http;
 mod inbox;
 mod input;

@@ -166,6 +166,11 @@ impl Server {
         lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
     }
 
+    /// Returns whether anybody wants to be told of this resource.
+    pub(crate) fn is_watched(&self, uri: &str) -> bool {
+        lock(&self.watched).iter().any(|(watched, _)| watched == uri)
+    }
+
     /// Returns who wants to be told of what: addresses, and clients.
     pub(crate) fn watches(&self) -> BTreeSet<(String, String)> {
         lock(&self.watched).clone()

@@ -3,8 +3,9 @@
 use crate::catalog::{Offer, Unlisted};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
+use crate::heard::{Ear, Heard};
 use crate::http;
-use crate::inbox::{Heard, Inbox};
+use crate::inbox::Inbox;
 use crate::link::Carrier;
 use crate::lists::{Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// How long to wait before the first new attempt; twice as long before each further one.
@@ -37,6 +37,8 @@ const DAMPED: Duration = Duration::from_millis(200);
 const DAMPED_MAX: Duration = Duration::from_secs(5);
 /// So many changes within one moment are a storm.
 const STORM: usize = 3;
+/// So many changed resources are told of before others get to do something.
+const TOLD_AT_ONCE: usize = 32;
 /// How long a request that only listens may go on. It ends with the connection.
 const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a server may take to say that it heard whom to tell of what.
@@ -231,7 +233,7 @@ fn given_up(connection: &Connection) -> Option<Ended> {
 async fn keep(
     server: &Arc<Server>,
     connection: &Arc<Connection>,
-    mut hears: mpsc::Receiver<Heard>,
+    hears: Arc<Ear>,
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
@@ -272,37 +274,29 @@ async fn keep(
                 tokio::time::sleep(jittered(RETRY_FIRST)).await;
                 listening = listen(connection, greeting, &server.watched());
             }
-            heard = hears.recv() => {
-                let Some(first) = heard else {
-                    return Ended::Why(StatusKind::Failed, ENDED.to_owned());
-                };
-                let mut lists = BTreeSet::new();
-                take(&mut lists, server, first);
-                // What was said in a storm may not have been heard one by one.
-                let behind = *connection.inbox.lists.borrow();
-                if behind.said != behind.looked {
-                    lists.extend([Listed::Tools, Listed::Prompts]);
-                }
+            () = hears.news() => {
+                let Heard { mut lists, updated, .. } = hears.take();
+                tell_updated(server, updated).await;
                 if lists.is_empty() {
                     continue;
                 }
                 tokio::time::sleep(damped).await;
-                let mut more = 0;
-                while let Ok(heard) = hears.try_recv() {
-                    more += 1;
-                    take(&mut lists, server, heard);
-                }
-                damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                // Counted before it is taken, so that nothing counts as looked at that was not.
+                let said = connection.inbox.lists.borrow().said;
+                let more = hears.take();
+                lists.extend(more.lists);
+                tell_updated(server, more.updated).await;
+                let is_storm = more.often > STORM;
+                damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
-                let said = connection.inbox.lists.borrow().said;
                 match list(connection, greeting, &mut offer, &lists).await {
                     Ok(()) => {
                         let changed = publish(server, connection, greeting, facts, offer.clone());
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
-                        if !changed && more <= STORM {
+                        if !changed && !is_storm {
                             for list in lists {
                                 server.tell(list.change());
                             }
@@ -319,16 +313,17 @@ async fn keep(
     }
 }
 
-fn take(lists: &mut BTreeSet<Listed>, server: &Server, heard: Heard) {
-    match heard {
-        Heard::ToolsChanged => drop(lists.insert(Listed::Tools)),
-        Heard::PromptsChanged => drop(lists.insert(Listed::Prompts)),
-        Heard::ResourcesChanged => drop(lists.insert(Listed::Resources)),
-        Heard::ResourceUpdated(uri) => server.tell(Change::ResourceUpdated(uri)),
+/// Tells of changed resources, and lets those who pass it on keep up.
+async fn tell_updated(server: &Server, updated: BTreeSet<String>) {
+    for (number, uri) in (1..).zip(updated) {
+        server.tell(Change::ResourceUpdated(uri));
+        if number % TOLD_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
-type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
+type Connected = (Arc<Connection>, Arc<Ear>, Greeting);
 
 async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended> {
     let failed = |why: String| Ended::Why(StatusKind::Failed, why);

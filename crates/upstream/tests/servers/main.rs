@@ -10,3 +10,4 @@ mod known;
 mod lists;
 mod stdio_bad;
 mod support;
+mod watching;

@@ -1,0 +1,87 @@
+//! What servers say by themselves, and who is told of it.
+
+use crate::support::{World, spec};
+use portcullis_testkit::mcp_client::McpClient;
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, events};
+use portcullis_testkit::wait::until;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::broadcast;
+
+const UPDATED: &str = "notifications/resources/updated";
+
+/// What a server says by itself, as it is written on a stream.
+fn event(method: &str, params: Value) -> String {
+    format!("data: {}\n\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+}
+
+fn updated(uri: &str) -> String {
+    event(UPDATED, json!({ "uri": uri }))
+}
+
+fn listed(uris: impl IntoIterator<Item = String>) -> Value {
+    let resources: Vec<Value> = uris.into_iter().map(|uri| json!({ "uri": uri, "name": uri })).collect();
+    json!({ "resources": resources })
+}
+
+/// Does what a server of the older era does that has resources and tells of them by the stream that stays open.
+fn older(seen: &Seen, says: &broadcast::Sender<Vec<u8>>) -> Does {
+    match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => Does::Tells { head: events(&[], ""), says: says.clone() },
+        (_, "initialize") => seen.result(json!({ "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {}, "resources": { "subscribe": true, "listChanged": true } } })),
+        (_, "resources/templates/list") => seen.result(json!({ "resourceTemplates": [] })),
+        (_, "resources/subscribe" | "resources/unsubscribe") => seen.result(json!({})),
+        _ => seen.usual(),
+    }
+}
+
+fn say(says: &broadcast::Sender<Vec<u8>>, text: &str) {
+    says.send(text.as_bytes().to_vec()).unwrap();
+}
+
+/// Waits until so many streams are open.
+async fn open(says: &broadcast::Sender<Vec<u8>>, streams: usize) {
+    until("the stream is open", async || (says.receiver_count() == streams).then_some(())).await;
+}
+
+async fn subscribe(client: &mut McpClient, uri: &str) {
+    assert_eq!(client.result("resources/subscribe", json!({ "uri": uri })).await, json!({}));
+}
+
+async fn told(client: &mut McpClient) -> String {
+    client.told(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn of_many_changes_at_once_none_is_lost() {
+    const MANY: usize = 150;
+    let (says, _) = broadcast::channel(16);
+    let (speaks, count) = (says.clone(), Arc::new(AtomicUsize::new(MANY)));
+    let counted = count.clone();
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" => {
+            let count = counted.load(Ordering::Relaxed);
+            seen.result(listed((0..count).map(|number| format!("x://{number}"))))
+        }
+        _ => older(seen, &speaks),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let mut client = world.client().await;
+    for number in 0..MANY {
+        subscribe(&mut client, &format!("x://{number}")).await;
+    }
+    open(&says, 1).await;
+    count.store(MANY + 1, Ordering::Relaxed);
+    let all: String = (0..MANY).map(|number| updated(&format!("x://{number}"))).collect();
+    say(&says, &format!("{all}{}", event("notifications/resources/list_changed", json!({}))));
+    let mut heard = BTreeSet::new();
+    while heard.len() < MANY {
+        heard.insert(told(&mut client).await);
+    }
+    until("the new one is listed", async || (world.upstream.status().resources == MANY + 1).then_some(()))
+        .await;
+}
