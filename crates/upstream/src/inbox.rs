@@ -380,11 +380,14 @@ impl Inbox {
         let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
         // Between the server and the hub.
         without_meta(&mut said, era::META_SUBSCRIPTION);
-        // Nobody else's resource is its to speak of, and nobody waits for word of any other.
-        let server = self.server.borrow().upgrade().filter(|server| server.is_watched(&uri));
-        let Some(server) = server else { return false };
+        let Some(server) = self.server.borrow().upgrade() else { return false };
+        let watched = server.watched_of(&uri);
+        if watched.is_empty() {
+            // Another server's resource is not its to speak of, and nobody waits for word of any other.
+            return false;
+        }
         // What is no more than a name is told as any change is.
-        let told = said.len() > 1 && server.updated(&uri, said);
+        let told = said.len() > 1 && server.updated(&uri, watched, said);
         told || self.ear.updated(uri)
     }
 

@@ -15,7 +15,6 @@ use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
 use crate::trust;
 use futures::future::{BoxFuture, FutureExt};
-use portcullis_core::Change;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use serde_json::{Value, json};
@@ -316,7 +315,7 @@ async fn keep(
 /// Tells of changed resources, and lets those who pass it on keep up.
 async fn tell_updated(server: &Server, updated: BTreeSet<String>) {
     for (number, uri) in (1..).zip(updated) {
-        server.tell(Change::ResourceUpdated(uri));
+        server.tell_updated(uri);
         if number % TOLD_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }

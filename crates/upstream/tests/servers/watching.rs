@@ -85,3 +85,29 @@ async fn of_many_changes_at_once_none_is_lost() {
     until("the new one is listed", async || (world.upstream.status().resources == MANY + 1).then_some(()))
         .await;
 }
+
+#[tokio::test]
+async fn a_part_of_what_is_watched_is_told_of_and_what_is_not_is_not() {
+    let (says, _) = broadcast::channel(16);
+    let speaks = says.clone();
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" => seen.result(listed(["x://a", "x://b", "x://b/c"].map(str::to_owned))),
+        _ => older(seen, &speaks),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let (mut one, mut two) = (world.client().await, world.client().await);
+    subscribe(&mut one, "x://a").await;
+    subscribe(&mut two, "x://b/c").await;
+    open(&says, 1).await;
+    // With more than a name, which is told in the server's own words, and without.
+    for more in [json!({}), json!({ "_meta": { "of": "the server" } })] {
+        for uri in ["x://b", "x://ab", "y://a", "x://b/c", "x://a/1/2"] {
+            let mut params = more.clone();
+            params["uri"] = uri.into();
+            say(&says, &event(UPDATED, params));
+        }
+        assert_eq!(told(&mut one).await, "x://a/1/2");
+        assert_eq!(told(&mut two).await, "x://b/c");
+    }
+}
