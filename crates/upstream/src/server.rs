@@ -215,6 +215,11 @@ impl Server {
         }
     }
 
+    /// Waits until somebody calls it, or wants to be told of a resource.
+    pub(crate) async fn needed(&self) {
+        self.uses.needed(|| !lock(&self.watched).is_empty()).await;
+    }
+
     /// Returns whether ending it now would take nothing away from anybody.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.uses.any() && !self.uses.any_task() && self.parked.is_empty() && lock(&self.watched).is_empty()

@@ -149,7 +149,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let next = async {
             tokio::time::sleep_until(retry_at).await;
             if server.spec.is_lazy() && server.is_known() {
-                server.uses.needed().await;
+                server.needed().await;
             }
         };
         tokio::select! {
@@ -169,7 +169,7 @@ async fn rest(server: &Server) {
     tracing::info!(target: "upstream", server = %server.spec.name, "A server rests until somebody needs it.");
     server.rests(true);
     tokio::select! {
-        () = server.uses.needed() => {}
+        () = server.needed() => {}
         () = server.again.notified() => {}
         () = server.stop.cancelled() => {}
     }
@@ -180,7 +180,7 @@ async fn rest(server: &Server) {
 async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     // Started for nobody, one that waits to be needed is only asked what it offers.
     let uses = &server.uses;
-    let learns = server.spec.is_lazy() && !uses.any();
+    let learns = server.spec.is_lazy() && server.is_quiet();
     let ever = uses.ever();
     // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
     let facts = trust::facts(&server.spec).await;
@@ -200,7 +200,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
         let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
     }
     publish(server, &connection, &greeting, &facts, offer.clone());
-    if learns && !uses.any() && uses.ever() == ever {
+    if learns && server.is_quiet() && uses.ever() == ever {
         return Ended::Idle;
     }
     tokio::select! {

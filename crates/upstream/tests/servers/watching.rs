@@ -4,10 +4,12 @@ use crate::support::{World, spec};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, events};
 use portcullis_testkit::wait::until;
+use portcullis_upstream::ServerSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::broadcast;
 
 const UPDATED: &str = "notifications/resources/updated";
@@ -110,4 +112,33 @@ async fn a_part_of_what_is_watched_is_told_of_and_what_is_not_is_not() {
         assert_eq!(told(&mut one).await, "x://a/1/2");
         assert_eq!(told(&mut two).await, "x://b/c");
     }
+}
+
+#[tokio::test]
+async fn whoever_watches_a_resource_wakes_its_server() {
+    let (says, _) = broadcast::channel(16);
+    let speaks = says.clone();
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" => seen.result(listed(["x://a".to_owned()])),
+        _ => older(seen, &speaks),
+    });
+    let server = server.await.unwrap();
+    let spec = ServerSpec { idle_stop: Some(Duration::from_millis(1)), ..spec(&server.url()) };
+    let world = World::connected(spec).await;
+    let mut client = world.client().await;
+    until("it rests", async || world.upstream.status().idle.then_some(())).await;
+    subscribe(&mut client, "x://a").await;
+    until("it knows", async || {
+        server.seen().iter().any(|seen| seen.asks() == "resources/subscribe").then_some(())
+    })
+    .await;
+    // Said again until the stream is there on which it is heard.
+    until("the client is told", async || {
+        let _ = says.send(updated("x://a").into_bytes());
+        client.unasked().iter().any(|message| message["params"]["uri"] == "x://a").then_some(())
+    })
+    .await;
+    // And it may rest again.
+    client.result("resources/unsubscribe", json!({ "uri": "x://a" })).await;
+    until("it rests again", async || world.upstream.status().idle.then_some(())).await;
 }
