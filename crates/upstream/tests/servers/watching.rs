@@ -1,8 +1,9 @@
 //! What servers say by themselves, and who is told of it.
 
 use crate::support::{World, spec};
+use futures::future::join_all;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, events};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
 use portcullis_testkit::wait::until;
 use portcullis_upstream::ServerSpec;
 use serde_json::{Value, json};
@@ -141,4 +142,33 @@ async fn whoever_watches_a_resource_wakes_its_server() {
     // And it may rest again.
     client.result("resources/unsubscribe", json!({ "uri": "x://a" })).await;
     until("it rests again", async || world.upstream.status().idle.then_some(())).await;
+}
+
+/// A server whose first stream breaks. Whatever the next one is refused with, the one after it is open.
+async fn reopens(status: u16) {
+    let (says, _) = broadcast::channel(16);
+    let (speaks, gets) = (says.clone(), AtomicUsize::new(0));
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => match gets.fetch_add(1, Ordering::Relaxed) {
+            0 => Does::Closes(events(&[], "retry: 1\ndata:\n\n")),
+            1 => Does::Answer(answer(status, &[], "")),
+            _ => older(seen, &speaks),
+        },
+        (_, "resources/list") => seen.result(listed(["x://a".to_owned()])),
+        _ => older(seen, &speaks),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let mut client = world.client().await;
+    subscribe(&mut client, "x://a").await;
+    open(&says, 1).await;
+    say(&says, &updated("x://a"));
+    assert_eq!(told(&mut client).await, "x://a", "{status}");
+    let greeted = server.seen().iter().filter(|seen| seen.asks() == "initialize").count();
+    assert_eq!(greeted, 1, "{status}");
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_opened_again_now_is_opened_later() {
+    join_all([409, 429, 408, 401, 403, 503].map(reopens)).await;
 }
