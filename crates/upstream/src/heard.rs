@@ -23,11 +23,13 @@ pub(crate) struct Heard {
     /// The resources that changed, by their addresses.
     pub(crate) updated: BTreeSet<String>,
     updated_bytes: usize,
+    /// Whether it could not be heard for a while, so that any list may have changed.
+    pub(crate) missed: bool,
 }
 
 impl Heard {
     fn is_empty(&self) -> bool {
-        self.lists.is_empty() && self.updated.is_empty()
+        self.lists.is_empty() && self.updated.is_empty() && !self.missed
     }
 }
 
@@ -66,6 +68,12 @@ impl Ear {
         drop(kept);
         self.news.notify_one();
         true
+    }
+
+    /// Hears that the server is heard again, and was not for a while.
+    pub(crate) fn missed(&self) {
+        self.lock().missed = true;
+        self.news.notify_one();
     }
 
     /// Waits until there is something to take.

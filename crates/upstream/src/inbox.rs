@@ -133,6 +133,8 @@ pub(crate) struct Inbox {
     followed: Mutex<VecDeque<(String, Arc<dyn Peer>)>>,
     /// Whether what it offers is still what it said last.
     pub(crate) lists: watch::Sender<Lists>,
+    /// The newest request to be told of changes that the server has acknowledged.
+    pub(crate) acknowledged: watch::Sender<u64>,
     /// Cancelled when the server is gone.
     pub(crate) closed: CancellationToken,
     /// Cancelled when a new connection is needed. What is under way on this one goes on.
@@ -157,6 +159,7 @@ impl Inbox {
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
             followed: Mutex::default(),
             lists: watch::Sender::default(),
+            acknowledged: watch::Sender::default(),
             closed,
             retired,
             why: OnceLock::new(),
@@ -255,6 +258,7 @@ impl Inbox {
                     "notifications/tools/list_changed" => self.changed(Listed::Tools),
                     "notifications/prompts/list_changed" => self.changed(Listed::Prompts),
                     "notifications/resources/list_changed" => self.changed(Listed::Resources),
+                    "notifications/subscriptions/acknowledged" => self.acknowledged(params, about),
                     "notifications/resources/updated" => self.updated(params),
                     "notifications/elicitation/complete" => {
                         self.elicited(params);
@@ -317,6 +321,24 @@ impl Inbox {
             self.lists.send_modify(|lists| lists.said += 1);
         }
         is_needed
+    }
+
+    /// Hears that what the server says by itself is heard again, and was not for a while.
+    pub(crate) fn heard_again(&self) {
+        self.ear.missed();
+        // As if it had said so itself.
+        self.lists.send_modify(|lists| lists.said += 1);
+    }
+
+    /// Hears that the server tells now what a request asked it to tell. Returns whether it says which.
+    fn acknowledged(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let named = || value(params)?["_meta"][era::META_SUBSCRIPTION].as_u64();
+        let Some(id) = about.or_else(named) else { return false };
+        self.acknowledged.send_if_modified(|last| {
+            let is_news = *last < id;
+            *last = id.max(*last);
+            is_news
+        })
     }
 
     fn progress(&self, params: Option<&RawValue>) -> bool {

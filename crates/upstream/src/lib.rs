@@ -18,6 +18,7 @@ mod http;
 mod inbox;
 mod input;
 mod link;
+mod listen;
 mod lists;
 mod live;
 mod names;

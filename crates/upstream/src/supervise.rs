@@ -7,6 +7,7 @@ use crate::heard::{Ear, Heard};
 use crate::http;
 use crate::inbox::Inbox;
 use crate::link::Carrier;
+use crate::listen::{self, Listening};
 use crate::lists::{Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
 use crate::server::{Known, Offered, Server, Subscribed};
@@ -14,22 +15,21 @@ use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
 use crate::trust;
-use futures::future::{BoxFuture, FutureExt};
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long to wait before the first new attempt; twice as long before each further one.
-const RETRY_FIRST: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(60);
+pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(250);
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 /// How often in a row trying again at once is right.
 const AT_ONCE_MAX: usize = 5;
 /// A connection that lasted this long was a good one.
-const GOOD_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// Changes that come closer together are told as one.
 const DAMPED: Duration = Duration::from_millis(200);
 /// A server that goes on and on saying so is looked at this seldom.
@@ -38,8 +38,6 @@ const DAMPED_MAX: Duration = Duration::from_secs(5);
 const STORM: usize = 3;
 /// So many changed resources are told of before others get to do something.
 const TOLD_AT_ONCE: usize = 32;
-/// How long a request that only listens may go on. It ends with the connection.
-const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a server may take to say that it heard whom to tell of what.
 const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -239,7 +237,7 @@ async fn keep(
 ) -> Ended {
     let (uses, is_modern) = (&server.uses, connection.is_modern());
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
-    let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
+    let mut listening = Listening::new(connection, greeting);
     let mut told = BTreeSet::new();
     server.subscribed.send_replace(Subscribed::new());
     let mut damped = DAMPED;
@@ -250,7 +248,7 @@ async fn keep(
             () = server.watch_changed.notified() => {
                 let wanted = server.watched();
                 if is_modern {
-                    listening = listen(connection, greeting, &wanted);
+                    listening.watch(wanted);
                 } else {
                     let said = subscribe(connection, &mut told, wanted).await;
                     server.subscribed.send_replace(said);
@@ -269,14 +267,14 @@ async fn keep(
                     publish(server, connection, greeting, facts, offer.clone());
                 }
             }
-            () = &mut listening => {
-                tokio::time::sleep(jittered(RETRY_FIRST)).await;
-                listening = listen(connection, greeting, &server.watched());
-            }
+            news = listening.news() => match news {
+                listen::News::HeardAgain => connection.inbox.heard_again(),
+                listen::News::Gone(error) => return error.into(),
+            },
             () = hears.news() => {
-                let Heard { mut lists, updated, .. } = hears.take();
+                let Heard { mut lists, updated, missed, .. } = hears.take();
                 tell_updated(server, updated).await;
-                if lists.is_empty() {
+                if lists.is_empty() && !missed {
                     continue;
                 }
                 tokio::time::sleep(damped).await;
@@ -286,10 +284,14 @@ async fn keep(
                 lists.extend(more.lists);
                 tell_updated(server, more.updated).await;
                 let is_storm = more.often > STORM;
+                let mut read = lists.clone();
+                if missed || more.missed {
+                    read.extend(offered(greeting));
+                }
                 damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
-                match list(connection, greeting, &mut offer, &lists).await {
+                match list(connection, greeting, &mut offer, &read).await {
                     Ok(()) => {
                         let changed = publish(server, connection, greeting, facts, offer.clone());
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
@@ -310,6 +312,12 @@ async fn keep(
             }
         }
     }
+}
+
+/// Returns the lists that a server has.
+fn offered(greeting: &Greeting) -> impl Iterator<Item = Listed> {
+    let all = [("tools", Listed::Tools), ("prompts", Listed::Prompts), ("resources", Listed::Resources)];
+    all.into_iter().filter(|(capability, _)| greeting.has(capability)).map(|(_, list)| list)
 }
 
 /// Tells of changed resources, and lets those who pass it on keep up.
@@ -387,45 +395,11 @@ fn idle_from(server: &Server, since: Instant) -> Option<Instant> {
     server.spec.idle_stop.map(|idle| since + idle)
 }
 
-async fn sleep_until(when: Option<Instant>) {
+pub(crate) async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Asks a server of the newer era to tell what changes. Returns when it tells no more.
-fn listen<'a>(
-    connection: &Arc<Connection>,
-    greeting: &Greeting,
-    watched: &BTreeSet<String>,
-) -> BoxFuture<'a, ()> {
-    let changes = |capability: &str| greeting.capabilities.get(capability).map(|c| c["listChanged"] == true);
-    let mut wanted = json!({});
-    for (capability, key) in [
-        ("tools", "toolsListChanged"),
-        ("prompts", "promptsListChanged"),
-        ("resources", "resourcesListChanged"),
-    ] {
-        if changes(capability) == Some(true) {
-            wanted[key] = true.into();
-        }
-    }
-    if !watched.is_empty() {
-        wanted["resourceSubscriptions"] = json!(watched);
-    }
-    if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
-        return std::future::pending().boxed();
-    }
-    let (connection, params) = (connection.clone(), format!(r#""notifications":{wanted}"#));
-    async move {
-        let ended = connection.own("subscriptions/listen", params, LISTEN_FOR).await;
-        if let Err(RequestError::Refused(_)) = ended {
-            // It does not tell; asking again would not change that.
-            std::future::pending().await
-        }
-    }
-    .boxed()
 }
 
 /// Tells a server of the older era what is watched now and was not before, and the other way round. Returns what it said.

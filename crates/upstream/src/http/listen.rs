@@ -87,6 +87,10 @@ impl Way {
             200 | 404 | 405 | 501 => return Heard::Nothing,
             _ => return Heard::NotNow,
         }
+        if opened && mark.last.is_none() {
+            // Only a server that numbers what it says says again what was missed.
+            self.inbox.heard_again();
+        }
         match self.read(reply, events_of_messages(), mark, None).await {
             Ended::Over { events, .. } => Heard::Stream(events),
             Ended::Answered | Ended::Older => Heard::Stream(1),

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
 use portcullis_testkit::wait::until;
-use portcullis_upstream::ServerSpec;
+use portcullis_upstream::{ServerSpec, StatusKind};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -171,4 +171,73 @@ async fn reopens(status: u16) {
 #[tokio::test]
 async fn a_stream_that_cannot_be_opened_again_now_is_opened_later() {
     join_all([409, 429, 408, 401, 403, 503].map(reopens)).await;
+}
+
+/// Does what a server of the newer era does whose tools may change.
+fn newer(seen: &Seen) -> Does {
+    match seen.asks() {
+        "server/discover" => seen
+            .result(json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": { "tools": { "listChanged": true } }, "ttlMs": 0, "cacheScope": "private" })),
+        _ => seen.usual(),
+    }
+}
+
+/// The beginning of a stream of the newer era.
+fn acknowledged() -> String {
+    event(
+        "notifications/subscriptions/acknowledged",
+        json!({ "notifications": { "toolsListChanged": true } }),
+    )
+}
+
+/// A server that says nothing of what changed while it could not be heard.
+#[tokio::test]
+async fn what_changed_while_a_stream_was_broken_is_looked_at() {
+    for is_newer in [true, false] {
+        let (says, _) = broadcast::channel(16);
+        let streams = AtomicUsize::new(0);
+        let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+            ("GET", _) | (_, "subscriptions/listen") => {
+                let head =
+                    events(&[], &if is_newer { acknowledged() } else { "retry: 1\ndata:\n\n".to_owned() });
+                match streams.fetch_add(1, Ordering::Relaxed) {
+                    0 => Does::Closes(head),
+                    _ => Does::Tells { head, says: says.clone() },
+                }
+            }
+            (_, "tools/list") => {
+                let count = if streams.load(Ordering::Relaxed) > 1 { 2 } else { 1 };
+                let tools = (0..count).map(
+                    |number| json!({ "name": format!("tool{number}"), "inputSchema": { "type": "object" } }),
+                );
+                seen.result(json!({ "tools": tools.collect::<Vec<_>>() }))
+            }
+            _ if is_newer => newer(seen),
+            _ => seen.usual(),
+        });
+        let server = server.await.unwrap();
+        let world = World::connected(spec(&server.url())).await;
+        let expected = if is_newer { "2026-07-28" } else { "2025-11-25" };
+        assert_eq!(world.upstream.status().revision, Some(expected));
+        until("the new tool is there", async || (world.upstream.status().tools == 2).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_not_called_connected() {
+    // Ended as a whole, with every connection and whatever waits for one.
+    let elsewhere = tokio::runtime::Runtime::new().unwrap();
+    let server = elsewhere.spawn(Misbehaving::open(|seen| match seen.asks() {
+        "subscriptions/listen" => Does::Hangs(events(&[], &acknowledged())),
+        _ => newer(seen),
+    }));
+    let server = server.await.unwrap().unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    until("it is listened to", async || {
+        server.seen().iter().any(|seen| seen.asks() == "subscriptions/listen").then_some(())
+    })
+    .await;
+    elsewhere.shutdown_background();
+    world.status(StatusKind::Failed).await;
 }
