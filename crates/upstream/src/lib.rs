@@ -34,6 +34,7 @@ mod slot;
 mod spec;
 mod status;
 mod stdio;
+mod subscribe;
 mod supervise;
 mod task;
 mod template;

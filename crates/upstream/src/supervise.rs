@@ -10,14 +10,14 @@ use crate::link::Carrier;
 use crate::listen::{self, Listening};
 use crate::lists::{Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
-use crate::server::{Known, Offered, Server, Subscribed};
+use crate::server::{Known, Offered, Server};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
+use crate::subscribe::{SUBSCRIBE_WITHIN, Subscribing};
 use crate::trust;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,6 @@ const DAMPED_MAX: Duration = Duration::from_secs(5);
 const STORM: usize = 3;
 /// So many changed resources are told of before others get to do something.
 const TOLD_AT_ONCE: usize = 32;
-/// How long a server may take to say that it heard whom to tell of what.
-const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
 /// What each is called that should go wrong once, where it goes wrong again and again.
 const FORGETS: &str = "the server forgets every session at once";
@@ -238,22 +236,17 @@ async fn keep(
     let (uses, is_modern) = (&server.uses, connection.is_modern());
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
     let mut listening = Listening::new(connection, greeting);
-    let mut told = BTreeSet::new();
-    server.subscribed.send_replace(Subscribed::new());
+    let mut subscribing = Subscribing::new(server, connection);
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
     loop {
         tokio::select! {
-            () = server.watch_changed.notified() => {
-                let wanted = server.watched();
-                if is_modern {
-                    listening.watch(wanted);
-                } else {
-                    let said = subscribe(connection, &mut told, wanted).await;
-                    server.subscribed.send_replace(said);
-                }
-            }
+            () = server.watch_changed.notified() => match is_modern {
+                true => listening.watch(server.watched()),
+                false => subscribing.is_due(),
+            },
+            () = subscribing.run() => {}
             () = sleep_until(idle) => {
                 let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
                 if due && server.is_quiet() {
@@ -400,36 +393,6 @@ pub(crate) async fn sleep_until(when: Option<Instant>) {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Tells a server of the older era what is watched now and was not before, and the other way round. Returns what it said.
-async fn subscribe(
-    connection: &Connection,
-    told: &mut BTreeSet<String>,
-    wanted: BTreeSet<String>,
-) -> Subscribed {
-    let tell = async |method: &str, uri: &str| {
-        let params = format!(r#""uri":{}"#, Value::from(uri));
-        let said = connection.own(method, params, SUBSCRIBE_WITHIN).await.map(drop);
-        said.inspect_err(
-            |error| tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource"),
-        )
-    };
-    for uri in told.difference(&wanted) {
-        let _ = tell("resources/unsubscribe", uri).await;
-    }
-    let mut said = Subscribed::new();
-    for uri in wanted {
-        let known = if told.contains(&uri) { Ok(()) } else { tell("resources/subscribe", &uri).await };
-        let known = match known {
-            Err(RequestError::Refused(error)) => Err(error),
-            // One that did not answer may have heard it all the same.
-            Ok(()) | Err(_) => Ok(()),
-        };
-        said.insert(uri, known);
-    }
-    *told = said.iter().filter(|(_, known)| known.is_ok()).map(|(uri, _)| uri.clone()).collect();
-    said
 }
 
 /// Spreads attempts, so that many servers do not come back at the same moment.

@@ -241,3 +241,28 @@ async fn a_server_that_is_gone_is_not_called_connected() {
     elsewhere.shutdown_background();
     world.status(StatusKind::Failed).await;
 }
+
+#[tokio::test]
+async fn a_server_that_leaves_a_subscription_unanswered_is_heard_all_the_same() {
+    let (says, _) = broadcast::channel(16);
+    let speaks = says.clone();
+    let server = Misbehaving::open(move |seen| match (seen.asks(), &seen.body["params"]["uri"]) {
+        ("resources/list", _) => seen.result(listed(["x://a", "x://b"].map(str::to_owned))),
+        ("resources/subscribe", uri) if uri == "x://b" => Does::Hangs(Vec::new()),
+        _ => older(seen, &speaks),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let (mut one, mut two) = (world.client().await, world.client().await);
+    subscribe(&mut one, "x://a").await;
+    let asked = two.begin("resources/subscribe", json!({ "uri": "x://b" })).await;
+    until("it was asked", async || {
+        server.seen().iter().any(|seen| seen.body["params"]["uri"] == "x://b").then_some(())
+    })
+    .await;
+    open(&says, 1).await;
+    say(&says, &updated("x://a"));
+    assert_eq!(told(&mut one).await, "x://a");
+    let is_answered = two.unasked().iter().any(|message| message["id"] == asked);
+    assert!(!is_answered, "it still waits, and nobody else did");
+}
