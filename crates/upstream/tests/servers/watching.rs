@@ -2,6 +2,7 @@
 
 use crate::support::{World, spec};
 use futures::future::join_all;
+use portcullis_core::Change;
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
 use portcullis_testkit::wait::until;
@@ -265,4 +266,26 @@ async fn a_server_that_leaves_a_subscription_unanswered_is_heard_all_the_same() 
     assert_eq!(told(&mut one).await, "x://a");
     let is_answered = two.unasked().iter().any(|message| message["id"] == asked);
     assert!(!is_answered, "it still waits, and nobody else did");
+}
+
+/// More than can be told one by one, said at once: whoever watches something else is told of that all the same.
+#[tokio::test]
+async fn a_hub_that_falls_behind_tells_of_all_that_is_watched() {
+    let (says, _) = broadcast::channel(16);
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" => seen.result(listed(["x://a".to_owned()])),
+        _ => older(seen, &says),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let mut older = world.client().await;
+    subscribe(&mut older, "x://a").await;
+    let mut newer = McpClient::http(world.address, "any", "2026-07-28").await;
+    newer.listen(json!({ "resourceSubscriptions": ["x://a"] })).await;
+    world.changes.announce(Change::ResourceUpdated("x://a".to_owned()));
+    for number in 0..1_000 {
+        world.changes.announce(Change::ResourceUpdated(format!("y://{number}")));
+    }
+    assert_eq!(told(&mut older).await, "x://a");
+    assert_eq!(told(&mut newer).await, "x://a");
 }
