@@ -19,8 +19,8 @@ pub trait Clients: Send + Sync {
     fn log(&self, provider: &str, to: Option<&str>, message: &LogMessage);
 
     /// Tells that a resource changed, in the words of whoever says so: to the client of that name, or else to all that
-    /// want to know.
-    fn updated(&self, to: Option<&str>, uri: &str, said: Map<String, Value>);
+    /// watch one of `watched`, which the resource is itself or a part of.
+    fn updated(&self, to: Option<&str>, uri: &str, watched: Vec<String>, said: Map<String, Value>);
 }
 
 /// Where providers meet the clients. Cheap to clone; every clone is the same. Until somebody knows the clients there are none.

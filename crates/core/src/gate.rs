@@ -312,6 +312,17 @@ impl Gate {
         unruled.is_some_and(|unruled| self.shows(caller)(&Listing::of_read("resource", uri, unruled)))
     }
 
+    /// Returns whether the caller may know of an address that is a part of another: somebody owns that one, and no layer
+    /// hides either.
+    pub fn sees_part(&self, caller: &Caller, uri: &str, whole: &str) -> bool {
+        let Some(unruled) = self.registry.knows(&Target::Resource(whole.to_owned()), &caller.client.name)
+        else {
+            return false;
+        };
+        let shows = self.shows(caller);
+        [whole, uri].into_iter().all(|uri| shows(&Listing::of_read("resource", uri, unruled)))
+    }
+
     /// Lets the owner of a resource know that a client wants to be told of its changes.
     pub fn watch(&self, caller: &Caller, uri: &str) -> Watch {
         self.registry.watch(uri, &caller.client.name)

@@ -260,10 +260,12 @@ pub enum Change {
     ResourceUpdated(String),
     /// Other resources than before, for this client only.
     ResourcesOf(String),
-    /// A resource that is told of to one client only.
+    /// A resource of another server. Told to whoever watches one of `watched`, which it is itself or a part of; where
+    /// `client` says so, to that one only.
     ResourceUpdatedOf {
-        client: String,
+        client: Option<String>,
         uri: String,
+        watched: Vec<String>,
     },
 }
 

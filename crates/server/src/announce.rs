@@ -77,7 +77,7 @@ impl Interest {
             Change::Resources => self.resources,
             Change::ResourceUpdated(uri) => self.watched.contains(uri),
             Change::ResourcesOf(_) => self.resources,
-            Change::ResourceUpdatedOf { uri, .. } => self.watched.contains(uri),
+            Change::ResourceUpdatedOf { watched, .. } => watched.iter().any(|uri| self.watched.contains(uri)),
         }
     }
 }
@@ -172,11 +172,7 @@ pub(crate) fn start(hub: &Arc<Hub>) {
             match change {
                 Ok(change) => hub.tell(&change),
                 // So much happened that some of it is lost: whoever cares looks again.
-                Err(RecvError::Lagged(_)) => {
-                    [Change::Tools, Change::Prompts, Change::Resources]
-                        .iter()
-                        .for_each(|change| hub.tell(change));
-                }
+                Err(RecvError::Lagged(_)) => hub.tell_all(),
                 Err(RecvError::Closed) => return,
             }
         }
@@ -198,7 +194,10 @@ fn method_and_params(change: &Change) -> (&'static str, Value) {
 fn is_for(change: &Change, client: &Client) -> bool {
     match change {
         Change::Tools | Change::Prompts | Change::Resources | Change::ResourceUpdated(_) => true,
-        Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: only, .. } => client.name == *only,
+        Change::ResourceUpdatedOf { client: None, .. } => true,
+        Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: Some(only), .. } => {
+            client.name == *only
+        }
     }
 }
 
@@ -208,30 +207,62 @@ impl Hub {
         self.tell_so(change, method, params);
     }
 
+    /// Tells everybody of everything that they want to hear of: any of it may have changed.
+    fn tell_all(&self) {
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            self.tell(&change);
+        }
+        for session in self.sessions.all() {
+            let caller = caller(&session.client);
+            for uri in session.watched().into_iter().filter(|uri| self.gate.sees_resource(&caller, uri)) {
+                let (method, params) = method_and_params(&Change::ResourceUpdated(uri));
+                session.home.notify(self.outgoing.notification(method, params, None));
+            }
+        }
+        let all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        for listener in all.values() {
+            for uri in &listener.interest.watched {
+                if self.gate.sees_resource(&listener.caller, uri) {
+                    let (method, params) = method_and_params(&Change::ResourceUpdated(uri.clone()));
+                    let tag = Some(&listener.tag);
+                    listener.outlet.notify(self.outgoing.notification(method, params, tag));
+                }
+            }
+        }
+    }
+
     /// Tells that a resource changed, in the words of whoever says so.
-    pub(crate) fn tell_updated(&self, to: Option<&str>, uri: &str, said: Map<String, Value>) {
-        let uri = uri.to_owned();
-        let change = match to {
-            None => Change::ResourceUpdated(uri),
-            Some(client) => Change::ResourceUpdatedOf { client: client.to_owned(), uri },
-        };
+    pub(crate) fn tell_updated(
+        &self,
+        to: Option<&str>,
+        uri: &str,
+        watched: Vec<String>,
+        said: Map<String, Value>,
+    ) {
+        let (client, uri) = (to.map(str::to_owned), uri.to_owned());
+        let change = Change::ResourceUpdatedOf { client, uri, watched };
         let (method, _) = method_and_params(&change);
         self.tell_so(&change, method, said.into());
+    }
+
+    /// Returns whether a resource that changed is one that somebody watches, and still may see: a rule may have changed
+    /// since then. `None` for any other change.
+    fn is_watched(&self, change: &Change, caller: &Caller, watches: impl Fn(&str) -> bool) -> Option<bool> {
+        match change {
+            Change::ResourceUpdated(uri) => Some(watches(uri) && self.gate.sees_resource(caller, uri)),
+            Change::ResourceUpdatedOf { uri, watched, .. } => {
+                let concerned = |whole: &String| watches(whole) && self.gate.sees_part(caller, uri, whole);
+                Some(watched.iter().any(concerned))
+            }
+            Change::Tools | Change::Prompts | Change::Resources | Change::ResourcesOf(_) => None,
+        }
     }
 
     fn tell_so(&self, change: &Change, method: &str, params: Value) {
         let message = self.outgoing.notification(method, params.clone(), None);
         for session in self.sessions.all().iter().filter(|session| is_for(change, &session.client)) {
-            let concerned = match change {
-                // A rule may have changed since it was subscribed to.
-                Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
-                    session.watches(uri) && self.gate.sees_resource(&caller(&session.client), uri)
-                }
-                Change::Tools | Change::Prompts | Change::Resources | Change::ResourcesOf(_) => {
-                    session.is_initialized()
-                }
-            };
-            if concerned {
+            let is_watched = self.is_watched(change, &caller(&session.client), |uri| session.watches(uri));
+            if is_watched.unwrap_or_else(|| session.is_initialized()) {
                 session.home.notify(message.clone());
             }
         }
@@ -241,10 +272,8 @@ impl Hub {
             listener.interest.covers(change) && is_for(change, &listener.caller.client)
         };
         for listener in all.values().filter(concerned) {
-            // A rule may have changed since the listener came.
-            if let Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } = change
-                && !self.gate.sees_resource(&listener.caller, uri)
-            {
+            let watched = &listener.interest.watched;
+            if self.is_watched(change, &listener.caller, |uri| watched.contains(uri)) == Some(false) {
                 continue;
             }
             let tag = Some(&listener.tag);

@@ -57,7 +57,7 @@ impl Clients for Hub {
         }
     }
 
-    fn updated(&self, to: Option<&str>, uri: &str, said: Map<String, Value>) {
-        self.tell_updated(to, uri, said);
+    fn updated(&self, to: Option<&str>, uri: &str, watched: Vec<String>, said: Map<String, Value>) {
+        self.tell_updated(to, uri, watched, said);
     }
 }

@@ -191,6 +191,10 @@ impl Session {
         lock(&self.subscriptions).contains_key(uri)
     }
 
+    pub(crate) fn watched(&self) -> Vec<String> {
+        lock(&self.subscriptions).keys().cloned().collect()
+    }
+
     /// Notes a request as under way, so that it can be cancelled by its id.
     pub(crate) fn begin(
         self: &Arc<Self>,

@@ -2,6 +2,8 @@
 
 use crate::asides::{Asides, Full};
 use crate::connection::RequestError;
+use crate::heard::Ear;
+use crate::lists::Listed;
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
@@ -16,12 +18,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// One of each kind is enough: what waits already says that there is something to look at.
-const HEARD_MAX: usize = 64;
 /// How long a server's word for where a log message comes from may be.
 const LOGGER_CHARS_MAX: usize = 100;
 /// How many messages a second reach clients that belong to no call. All clients get them.
@@ -35,15 +35,6 @@ const FOLLOWED_MAX: usize = 64;
 const FOLLOWED_BYTES_MAX: usize = 1024;
 /// Where a message of 2025-11-25 says which task it belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
-
-/// What a server sent without being asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    ToolsChanged,
-    PromptsChanged,
-    ResourcesChanged,
-    ResourceUpdated(String),
-}
 
 /// How often a server said that its tools or prompts changed, and up to which time it was looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -131,7 +122,8 @@ pub(crate) struct Inbox {
     waiting: Mutex<HashMap<u64, Waiting>>,
     /// By their names at the server.
     tasks: Mutex<HashMap<String, Tasked>>,
-    heard: mpsc::Sender<Heard>,
+    /// What it said by itself and is yet to be looked at.
+    ear: Arc<Ear>,
     /// What the server is told beside requests.
     pub(crate) asides: Arc<Asides>,
     /// Whose inbox it is, as soon as that is known.
@@ -143,6 +135,8 @@ pub(crate) struct Inbox {
     followed: Mutex<VecDeque<(String, Arc<dyn Peer>)>>,
     /// Whether what it offers is still what it said last.
     pub(crate) lists: watch::Sender<Lists>,
+    /// The newest request to be told of changes that the server has acknowledged.
+    pub(crate) acknowledged: watch::Sender<u64>,
     /// Cancelled when the server is gone.
     pub(crate) closed: CancellationToken,
     /// Cancelled when a new connection is needed. What is under way on this one goes on.
@@ -153,25 +147,27 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new() -> (Arc<Inbox>, mpsc::Receiver<Heard>) {
-        let (heard, hears) = mpsc::channel(HEARD_MAX);
+    /// Returns it with where what the server says by itself is taken from.
+    pub(crate) fn new() -> (Arc<Inbox>, Arc<Ear>) {
+        let ear = Arc::<Ear>::default();
         let (closed, retired) = (CancellationToken::new(), CancellationToken::new());
         let inbox = Inbox {
             waiting: Mutex::default(),
             tasks: Mutex::default(),
-            heard,
+            ear: ear.clone(),
             asides: Arc::default(),
             server: watch::Sender::default(),
             outside: Mutex::default(),
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
             followed: Mutex::default(),
             lists: watch::Sender::default(),
+            acknowledged: watch::Sender::default(),
             closed,
             retired,
             why: OnceLock::new(),
             in_doubt: AtomicBool::new(false),
         };
-        (Arc::new(inbox), hears)
+        (Arc::new(inbox), ear)
     }
 
     /// Says whose inbox it is, once it is known what the server offers.
@@ -268,9 +264,10 @@ impl Inbox {
                         false
                     }
                     "notifications/message" => self.log(params, about),
-                    "notifications/tools/list_changed" => self.hear(Heard::ToolsChanged),
-                    "notifications/prompts/list_changed" => self.hear(Heard::PromptsChanged),
-                    "notifications/resources/list_changed" => self.hear(Heard::ResourcesChanged),
+                    "notifications/tools/list_changed" => self.changed(Listed::Tools),
+                    "notifications/prompts/list_changed" => self.changed(Listed::Prompts),
+                    "notifications/resources/list_changed" => self.changed(Listed::Resources),
+                    "notifications/subscriptions/acknowledged" => self.acknowledged(params, about),
                     "notifications/resources/updated" => self.updated(params),
                     "notifications/elicitation/complete" => {
                         self.elicited(params);
@@ -324,13 +321,33 @@ impl Inbox {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Storms are damped: what is not taken yet says the same.
-    fn hear(&self, heard: Heard) -> bool {
-        if matches!(heard, Heard::ToolsChanged | Heard::PromptsChanged) {
-            // At once, and never lost: a call that comes after these words must not be made by what was known before.
+    /// Hears that a list changed. Returns whether that is of any use.
+    fn changed(&self, list: Listed) -> bool {
+        // First: whoever takes what was counted finds it.
+        let is_needed = self.ear.changed(list);
+        if list != Listed::Resources {
+            // At once: a call that comes after these words must not be made by what was known before.
             self.lists.send_modify(|lists| lists.said += 1);
         }
-        self.heard.try_send(heard).is_ok()
+        is_needed
+    }
+
+    /// Hears that what the server says by itself is heard again, and was not for a while.
+    pub(crate) fn heard_again(&self) {
+        self.ear.missed();
+        // As if it had said so itself.
+        self.lists.send_modify(|lists| lists.said += 1);
+    }
+
+    /// Hears that the server tells now what a request asked it to tell. Returns whether it says which.
+    fn acknowledged(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let named = || value(params)?["_meta"][era::META_SUBSCRIPTION].as_u64();
+        let Some(id) = about.or_else(named) else { return false };
+        self.acknowledged.send_if_modified(|last| {
+            let is_news = *last < id;
+            *last = id.max(*last);
+            is_news
+        })
     }
 
     fn progress(&self, params: Option<&RawValue>) -> bool {
@@ -394,10 +411,15 @@ impl Inbox {
         let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
         // Between the server and the hub.
         without_meta(&mut said, era::META_SUBSCRIPTION);
-        let server = self.server.borrow().upgrade();
+        let Some(server) = self.server.borrow().upgrade() else { return false };
+        let watched = server.watched_of(&uri);
+        if watched.is_empty() {
+            // Another server's resource is not its to speak of, and nobody waits for word of any other.
+            return false;
+        }
         // What is no more than a name is told as any change is.
-        let told = said.len() > 1 && server.is_some_and(|server| server.updated(&uri, said));
-        told || self.hear(Heard::ResourceUpdated(uri))
+        let told = said.len() > 1 && server.updated(&uri, watched, said);
+        told || self.ear.updated(uri)
     }
 
     /// Remembers who was asked to show an address to a person, as a question or by an error.

@@ -37,9 +37,9 @@ impl Server {
     }
 
     /// Tells of a resource in the server's own words. Returns whether somebody could be told.
-    pub(crate) fn updated(&self, uri: &str, said: Map<String, Value>) -> bool {
+    pub(crate) fn updated(&self, uri: &str, watched: Vec<String>, said: Map<String, Value>) -> bool {
         let Some((clients, to)) = self.heard_by() else { return false };
-        clients.updated(to, uri, said);
+        clients.updated(to, uri, watched, said);
         true
     }
 

@@ -179,6 +179,16 @@ impl Server {
         lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
     }
 
+    /// Returns what is watched of which this resource is all or a part.
+    pub(crate) fn watched_of(&self, uri: &str) -> Vec<String> {
+        let watched = lock(&self.watched);
+        let whole = watched.iter().map(|(whole, _)| whole).filter(|whole| is_part(uri, whole));
+        let mut whole: Vec<String> = whole.cloned().collect();
+        // In their order, so those of several clients stand together.
+        whole.dedup();
+        whole
+    }
+
     /// Returns who wants to be told of what: addresses, and clients.
     pub(crate) fn watches(&self) -> BTreeSet<(String, String)> {
         lock(&self.watched).clone()
@@ -216,6 +226,11 @@ impl Server {
             Some(Err(error)) => Err(ToolError::foreign(&self.spec.name, error)),
             Some(Ok(())) | None => Ok(()),
         }
+    }
+
+    /// Waits until somebody calls it, or wants to be told of a resource.
+    pub(crate) async fn needed(&self) {
+        self.uses.needed(|| !lock(&self.watched).is_empty()).await;
     }
 
     /// Returns whether ending it now would take nothing away from anybody.
@@ -412,12 +427,18 @@ impl Server {
         let change = match (&self.client, change) {
             (None, change) => change,
             (Some(client), Change::Resources) => Change::ResourcesOf(client.clone()),
-            (Some(client), Change::ResourceUpdated(uri)) => {
-                Change::ResourceUpdatedOf { client: client.clone(), uri }
-            }
             (Some(_), _) => return,
         };
         self.changes.announce(change);
+    }
+
+    /// Tells those who watch a resource, or what it is a part of, that it changed.
+    pub(crate) fn tell_updated(&self, uri: String) {
+        let watched = self.watched_of(&uri);
+        if !watched.is_empty() {
+            let client = self.client.clone();
+            self.changes.announce(Change::ResourceUpdatedOf { client, uri, watched });
+        }
     }
 
     /// Returns whether a person has let it in, as it is now.
@@ -710,6 +731,12 @@ pub fn pinned_names(
     (tools.into_values().collect(), prompts.into_values().collect())
 }
 
+/// Returns whether an address is that of `whole`, or of something below it.
+fn is_part(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
+}
+
 /// Returns the headers that the tool wants some of its arguments in.
 fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
     if own.headers.is_empty() {
@@ -718,4 +745,24 @@ fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
     let Ok(arguments) = call.arguments.value() else { return Vec::new() };
     let shown = |mirror: &Mirror| Some((mirror.header().to_owned(), mirror.value(arguments)?));
     own.headers.iter().filter_map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_begins_where_a_name_ends() {
+        for (uri, whole, expected) in [
+            ("x://a", "x://a", true),
+            ("x://a/b", "x://a", true),
+            ("x://a/b", "x://a/", true),
+            ("x://a", "x://a/", false),
+            ("x://ab", "x://a", false),
+            ("x://a?b", "x://a", false),
+            ("y://a/b", "x://a", false),
+        ] {
+            assert_eq!(is_part(uri, whole), expected, "{uri} {whole}");
+        }
+    }
 }

@@ -3,44 +3,41 @@
 use crate::catalog::{Offer, Unlisted};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::greet::{Greeting, Unknown, greet};
+use crate::heard::{Ear, Heard};
 use crate::http;
-use crate::inbox::{Heard, Inbox};
+use crate::inbox::Inbox;
 use crate::link::Carrier;
+use crate::listen::{self, Listening};
 use crate::lists::{Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
-use crate::server::{Known, Offered, Server, Subscribed};
+use crate::server::{Known, Offered, Server};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
+use crate::subscribe::{SUBSCRIBE_WITHIN, Subscribing};
 use crate::trust;
-use futures::future::{BoxFuture, FutureExt};
-use portcullis_core::Change;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// How long to wait before the first new attempt; twice as long before each further one.
-const RETRY_FIRST: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(60);
+pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(250);
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 /// How often in a row trying again at once is right.
 const AT_ONCE_MAX: usize = 5;
 /// A connection that lasted this long was a good one.
-const GOOD_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// Changes that come closer together are told as one.
 const DAMPED: Duration = Duration::from_millis(200);
 /// A server that goes on and on saying so is looked at this seldom.
 const DAMPED_MAX: Duration = Duration::from_secs(5);
 /// So many changes within one moment are a storm.
 const STORM: usize = 3;
-/// How long a request that only listens may go on. It ends with the connection.
-const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How long a server may take to say that it heard whom to tell of what.
-const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
+/// So many changed resources are told of before others get to do something.
+const TOLD_AT_ONCE: usize = 32;
 
 /// What each is called that should go wrong once, where it goes wrong again and again.
 const FORGETS: &str = "the server forgets every session at once";
@@ -151,7 +148,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let next = async {
             tokio::time::sleep_until(retry_at).await;
             if server.spec.is_lazy() && server.is_known() {
-                server.uses.needed().await;
+                server.needed().await;
             }
         };
         tokio::select! {
@@ -171,7 +168,7 @@ async fn rest(server: &Server) {
     tracing::info!(target: "upstream", server = %server.spec.name, "A server rests until somebody needs it.");
     server.rests(true);
     tokio::select! {
-        () = server.uses.needed() => {}
+        () = server.needed() => {}
         () = server.again.notified() => {}
         () = server.stop.cancelled() => {}
     }
@@ -185,7 +182,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     }
     // Started for nobody, one that waits to be needed is only asked what it offers.
     let uses = &server.uses;
-    let learns = server.spec.is_lazy() && !uses.any();
+    let learns = server.spec.is_lazy() && server.is_quiet();
     let ever = uses.ever();
     // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
     let facts = trust::facts(&server.spec).await;
@@ -205,7 +202,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
         let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
     }
     publish(server, &connection, &greeting, &facts, offer.clone());
-    if learns && !uses.any() && uses.ever() == ever {
+    if learns && server.is_quiet() && uses.ever() == ever {
         return Ended::Idle;
     }
     tokio::select! {
@@ -237,30 +234,25 @@ fn given_up(connection: &Connection) -> Option<Ended> {
 async fn keep(
     server: &Arc<Server>,
     connection: &Arc<Connection>,
-    mut hears: mpsc::Receiver<Heard>,
+    hears: Arc<Ear>,
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
 ) -> Ended {
     let (uses, is_modern) = (&server.uses, connection.is_modern());
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
-    let mut listening: BoxFuture<'_, ()> = std::future::pending().boxed();
-    let mut told = BTreeSet::new();
-    server.subscribed.send_replace(Subscribed::new());
+    let mut listening = Listening::new(connection, greeting);
+    let mut subscribing = Subscribing::new(server, connection);
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
     loop {
         tokio::select! {
-            () = server.watch_changed.notified() => {
-                let wanted = server.watched();
-                if is_modern {
-                    listening = listen(connection, greeting, &wanted);
-                } else {
-                    let said = subscribe(connection, &mut told, wanted).await;
-                    server.subscribed.send_replace(said);
-                }
-            }
+            () = server.watch_changed.notified() => match is_modern {
+                true => listening.watch(server.watched()),
+                false => subscribing.is_due(),
+            },
+            () = subscribing.run() => {}
             () = sleep_until(idle) => {
                 let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
                 if due && server.is_quiet() {
@@ -274,41 +266,37 @@ async fn keep(
                     publish(server, connection, greeting, facts, offer.clone());
                 }
             }
-            () = &mut listening => {
-                tokio::time::sleep(jittered(RETRY_FIRST)).await;
-                listening = listen(connection, greeting, &server.watched());
-            }
-            heard = hears.recv() => {
-                let Some(first) = heard else {
-                    return Ended::Why(StatusKind::Failed, ENDED.to_owned());
-                };
-                let mut lists = BTreeSet::new();
-                take(&mut lists, server, first);
-                // What was said in a storm may not have been heard one by one.
-                let behind = *connection.inbox.lists.borrow();
-                if behind.said != behind.looked {
-                    lists.extend([Listed::Tools, Listed::Prompts]);
-                }
-                if lists.is_empty() {
+            news = listening.news() => match news {
+                listen::News::HeardAgain => connection.inbox.heard_again(),
+                listen::News::Gone(error) => return error.into(),
+            },
+            () = hears.news() => {
+                let Heard { mut lists, updated, missed, .. } = hears.take();
+                tell_updated(server, updated).await;
+                if lists.is_empty() && !missed {
                     continue;
                 }
                 tokio::time::sleep(damped).await;
-                let mut more = 0;
-                while let Ok(heard) = hears.try_recv() {
-                    more += 1;
-                    take(&mut lists, server, heard);
+                // Counted before it is taken, so that nothing counts as looked at that was not.
+                let said = connection.inbox.lists.borrow().said;
+                let more = hears.take();
+                lists.extend(more.lists);
+                tell_updated(server, more.updated).await;
+                let is_storm = more.often > STORM;
+                let mut read = lists.clone();
+                if missed || more.missed {
+                    read.extend(offered(greeting));
                 }
-                damped = if more > STORM { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
-                let said = connection.inbox.lists.borrow().said;
-                match list(connection, greeting, &mut offer, &lists).await {
+                match list(connection, greeting, &mut offer, &read).await {
                     Ok(()) => {
                         let changed = publish(server, connection, greeting, facts, offer.clone());
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
-                        if !changed && more <= STORM {
+                        if !changed && !is_storm {
                             for list in lists {
                                 server.tell(list.change());
                             }
@@ -325,16 +313,23 @@ async fn keep(
     }
 }
 
-fn take(lists: &mut BTreeSet<Listed>, server: &Server, heard: Heard) {
-    match heard {
-        Heard::ToolsChanged => drop(lists.insert(Listed::Tools)),
-        Heard::PromptsChanged => drop(lists.insert(Listed::Prompts)),
-        Heard::ResourcesChanged => drop(lists.insert(Listed::Resources)),
-        Heard::ResourceUpdated(uri) => server.tell(Change::ResourceUpdated(uri)),
+/// Returns the lists that a server has.
+fn offered(greeting: &Greeting) -> impl Iterator<Item = Listed> {
+    let all = [("tools", Listed::Tools), ("prompts", Listed::Prompts), ("resources", Listed::Resources)];
+    all.into_iter().filter(|(capability, _)| greeting.has(capability)).map(|(_, list)| list)
+}
+
+/// Tells of changed resources, and lets those who pass it on keep up.
+async fn tell_updated(server: &Server, updated: BTreeSet<String>) {
+    for (number, uri) in (1..).zip(updated) {
+        server.tell_updated(uri);
+        if number % TOLD_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
-type Connected = (Arc<Connection>, mpsc::Receiver<Heard>, Greeting);
+type Connected = (Arc<Connection>, Arc<Ear>, Greeting);
 
 async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended> {
     let failed = |why: String| Ended::Why(StatusKind::Failed, why);
@@ -399,75 +394,11 @@ fn idle_from(server: &Server, since: Instant) -> Option<Instant> {
     server.spec.idle_stop.map(|idle| since + idle)
 }
 
-async fn sleep_until(when: Option<Instant>) {
+pub(crate) async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Asks a server of the newer era to tell what changes. Returns when it tells no more.
-fn listen<'a>(
-    connection: &Arc<Connection>,
-    greeting: &Greeting,
-    watched: &BTreeSet<String>,
-) -> BoxFuture<'a, ()> {
-    let changes = |capability: &str| greeting.capabilities.get(capability).map(|c| c["listChanged"] == true);
-    let mut wanted = json!({});
-    for (capability, key) in [
-        ("tools", "toolsListChanged"),
-        ("prompts", "promptsListChanged"),
-        ("resources", "resourcesListChanged"),
-    ] {
-        if changes(capability) == Some(true) {
-            wanted[key] = true.into();
-        }
-    }
-    if !watched.is_empty() {
-        wanted["resourceSubscriptions"] = json!(watched);
-    }
-    if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
-        return std::future::pending().boxed();
-    }
-    let (connection, params) = (connection.clone(), format!(r#""notifications":{wanted}"#));
-    async move {
-        let ended = connection.own("subscriptions/listen", params, LISTEN_FOR).await;
-        if let Err(RequestError::Refused(_)) = ended {
-            // It does not tell; asking again would not change that.
-            std::future::pending().await
-        }
-    }
-    .boxed()
-}
-
-/// Tells a server of the older era what is watched now and was not before, and the other way round. Returns what it said.
-async fn subscribe(
-    connection: &Connection,
-    told: &mut BTreeSet<String>,
-    wanted: BTreeSet<String>,
-) -> Subscribed {
-    let tell = async |method: &str, uri: &str| {
-        let params = format!(r#""uri":{}"#, Value::from(uri));
-        let said = connection.own(method, params, SUBSCRIBE_WITHIN).await.map(drop);
-        said.inspect_err(
-            |error| tracing::debug!(target: "upstream", %error, method, "a server does not tell of a resource"),
-        )
-    };
-    for uri in told.difference(&wanted) {
-        let _ = tell("resources/unsubscribe", uri).await;
-    }
-    let mut said = Subscribed::new();
-    for uri in wanted {
-        let known = if told.contains(&uri) { Ok(()) } else { tell("resources/subscribe", &uri).await };
-        let known = match known {
-            Err(RequestError::Refused(error)) => Err(error),
-            // One that did not answer may have heard it all the same.
-            Ok(()) | Err(_) => Ok(()),
-        };
-        said.insert(uri, known);
-    }
-    *told = said.iter().filter(|(_, known)| known.is_ok()).map(|(uri, _)| uri.clone()).collect();
-    said
 }
 
 /// Spreads attempts, so that many servers do not come back at the same moment.

@@ -62,14 +62,14 @@ impl Uses {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Waits until somebody needs the server.
-    pub(crate) async fn needed(&self) {
+    /// Waits until somebody needs the server, or it is needed for another reason that is told as a change.
+    pub(crate) async fn needed(&self, otherwise: impl Fn() -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on nobody comes unheard.
             changed.as_mut().enable();
-            if self.any() {
+            if self.any() || otherwise() {
                 return;
             }
             changed.await;

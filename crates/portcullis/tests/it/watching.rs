@@ -74,3 +74,28 @@ async fn a_server_that_refuses_to_tell_is_heard_by_whoever_asked() {
     }
     assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a");
 }
+
+#[tokio::test]
+async fn whoever_watches_a_resource_starts_a_lazy_server() {
+    let offer = json!({
+        "tools": [tool("touch", "Changes what it is told")],
+        "resources": [{ "uri": "shop://a", "name": "a" }],
+    });
+    let (home, shop) = (home(), Shop::new(&offer));
+    shop.configure(&home, "trust = \"always\"\nstart = \"lazy\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_touch").await;
+    until("it rests", async || {
+        let status = home.run(&["mcp", "status", "--json"]).await.json();
+        (status["servers"][0]["idle"] == true).then_some(())
+    })
+    .await;
+    assert_eq!(shop.calls(), [""; 0]);
+    client.result("resources/subscribe", json!({ "uri": "shop://a" })).await;
+    let told = || shop.calls().iter().any(|call| call == "resources/subscribe shop://a");
+    until("the server runs, and knows", async || told().then_some(())).await;
+    // A part of it, which is told of too, and under its own name.
+    client.call("shop_touch", json!({ "updated": "shop://a/b" })).await;
+    assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a/b");
+}

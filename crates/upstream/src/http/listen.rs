@@ -16,7 +16,7 @@ enum Heard {
     Stream(usize),
     /// There is no such stream, and there will be none.
     Nothing,
-    /// The server is there, but this it cannot do now.
+    /// The server is there, but this it cannot do now. Some say so while they still hold the stream that has broken.
     NotNow,
     Unreached,
 }
@@ -46,9 +46,9 @@ impl Way {
                     (opened, unreached) = (true, 0);
                     empty = if events > 0 { 0 } else { empty + 1 };
                 }
-                // Never heard, it is missed by nobody: what else the server does it may do well.
-                Heard::NotNow if !opened => empty += 1,
-                Heard::NotNow | Heard::Unreached => {
+                // What else the server does it may do well.
+                Heard::NotNow => (unreached, empty) = (0, empty + 1),
+                Heard::Unreached => {
                     unreached += 1;
                     if unreached >= UNREACHED_MAX {
                         // What is under way on other connections may still end well.
@@ -68,20 +68,28 @@ impl Way {
         headers.extend(mark.last.clone().map(|last| (LAST_EVENT, last)));
         let reply = match self.exchanges.make(Method::GET, None, &headers, bytes::Bytes::new()).await {
             Ok(reply) => reply,
-            Err(RequestError::Link(LinkError::Failed { sent: true, .. })) => return Heard::NotNow,
+            // Never heard, it is missed by nobody.
+            Err(RequestError::Link(LinkError::Failed { sent: true, .. })) if !opened => return Heard::NotNow,
             Err(RequestError::Link(LinkError::Failed { .. })) => return Heard::Unreached,
-            Err(_) => return Heard::Nothing,
+            // Not let in: that may be otherwise before long.
+            Err(_) => return Heard::NotNow,
         };
         match reply.status {
             200 if matches!(kind(&reply), Kind::Events) => {}
+            // Something else stands in its place, for now or for ever.
+            200 if opened => return Heard::NotNow,
             400 | 404 if opened && self.session.get().is_some() => {
                 // Where the session is over, everybody hears of it now.
                 let _ = self.refused(reply, None).await;
-                return Heard::Nothing;
+                return Heard::NotNow;
             }
-            500 | 502.. => return Heard::NotNow,
-            // Usually 405, or 501: the server says nothing by itself.
-            _ => return Heard::Nothing,
+            // The server says nothing by itself.
+            200 | 404 | 405 | 501 => return Heard::Nothing,
+            _ => return Heard::NotNow,
+        }
+        if opened && mark.last.is_none() {
+            // Only a server that numbers what it says says again what was missed.
+            self.inbox.heard_again();
         }
         match self.read(reply, events_of_messages(), mark, None).await {
             Ended::Over { events, .. } => Heard::Stream(events),

@@ -11,3 +11,4 @@ mod lists;
 mod stdio_asks;
 mod stdio_bad;
 mod support;
+mod watching;

@@ -1,6 +1,6 @@
 //! A hub in a box with one server behind it, and a client before it.
 
-use portcullis_core::{Effect, Pattern, Registry};
+use portcullis_core::{Changes, Effect, Pattern, Registry};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
@@ -27,17 +27,20 @@ pub(crate) fn reads(url: &str) -> ServerSpec {
 pub(crate) struct World {
     pub(crate) upstream: Upstream,
     pub(crate) address: SocketAddr,
+    /// Where whoever is behind the hub says that something changed.
+    pub(crate) changes: Changes,
     pub(crate) _hub: BoxedHub,
 }
 
 impl World {
     pub(crate) async fn new(spec: ServerSpec) -> World {
         let registry = Registry::default();
-        let upstream = Upstream::start(spec, registry.changes());
+        let changes = registry.changes();
+        let upstream = Upstream::start(spec, changes.clone());
         registry.add(upstream.clone()).unwrap();
         let hub = BoxedHub::new(registry, false).unwrap();
         let address = hub.listen(0).await.unwrap();
-        World { upstream, address, _hub: hub }
+        World { upstream, address, changes, _hub: hub }
     }
 
     pub(crate) async fn connected(spec: ServerSpec) -> World {

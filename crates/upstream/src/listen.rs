@@ -1,0 +1,366 @@
+//! The request by which a server of the newer era tells what changes.
+//!
+//! It stays open. Where it ends it is made again, each time later than before; where other resources are watched, the next
+//! one is open before the last is let go.
+
+use crate::connection::{Ask, Connection, LinkError, RequestError};
+use crate::greet::Greeting;
+use crate::inbox::Answer;
+use crate::supervise::{GOOD_AFTER, RETRY_FIRST, RETRY_MAX, jittered, sleep_until};
+use futures::future::{BoxFuture, FutureExt};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a request that only listens may go on. It ends with the connection.
+const LISTEN_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How often in a row a server may not be reached before it counts as gone.
+const UNREACHED_MAX: u32 = 3;
+
+/// What the one who keeps the server has to know.
+pub(crate) enum News {
+    /// It is heard again, and was not for a while: whatever it tells of may have changed.
+    HeardAgain,
+    /// It cannot be reached.
+    Gone(RequestError),
+}
+
+/// One such request.
+struct Stream {
+    id: u64,
+    began: Instant,
+    /// Whether the server has said that it tells now.
+    is_open: bool,
+    ends: BoxFuture<'static, Answer>,
+}
+
+pub(crate) struct Listening {
+    connection: Arc<Connection>,
+    /// The lists that the server says it tells of.
+    lists: Map<String, Value>,
+    watched: BTreeSet<String>,
+    now: Option<Stream>,
+    /// What takes its place as soon as it is open.
+    next: Option<Stream>,
+    /// When it is tried again.
+    again_at: Option<Instant>,
+    pause: Duration,
+    unreached: u32,
+    /// Whether the server ever told.
+    was_open: bool,
+    /// Whether it may have had something to tell while nobody heard it.
+    missed: bool,
+}
+
+impl Listening {
+    /// Makes one that does not listen yet.
+    pub(crate) fn new(connection: &Arc<Connection>, greeting: &Greeting) -> Listening {
+        let tells = |capability: &str| {
+            greeting.capabilities.get(capability).is_some_and(|said| said["listChanged"] == true)
+        };
+        let lists = [
+            ("tools", "toolsListChanged"),
+            ("prompts", "promptsListChanged"),
+            ("resources", "resourcesListChanged"),
+        ];
+        let lists = lists.into_iter().filter(|(capability, _)| tells(capability));
+        Listening {
+            connection: connection.clone(),
+            lists: lists.map(|(_, key)| (key.to_owned(), true.into())).collect(),
+            watched: BTreeSet::new(),
+            now: None,
+            next: None,
+            again_at: None,
+            pause: RETRY_FIRST,
+            unreached: 0,
+            was_open: false,
+            missed: false,
+        }
+    }
+
+    /// Listens to changes of these resources from now on, and of no others.
+    pub(crate) fn watch(&mut self, watched: BTreeSet<String>) {
+        self.watched = watched;
+        if self.lists.is_empty() && self.watched.is_empty() {
+            (self.now, self.next, self.again_at) = (None, None, None);
+        } else if self.now.as_ref().is_some_and(|now| now.is_open) {
+            self.next = Some(self.open());
+        } else if self.again_at.is_none() {
+            self.now = Some(self.open());
+        }
+    }
+
+    fn open(&self) -> Stream {
+        let mut wanted = self.lists.clone();
+        if !self.watched.is_empty() {
+            wanted.insert("resourceSubscriptions".to_owned(), json!(self.watched));
+        }
+        let (connection, id) = (self.connection.clone(), self.connection.next_id());
+        let params = format!(r#""notifications":{}"#, Value::Object(wanted));
+        let ends = async move {
+            let (params, meta, headers) = ([&*params, "", ""], "", &[]);
+            let (method, timeout) = ("subscriptions/listen", LISTEN_FOR);
+            let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
+            connection.request_by(id, ask).await
+        };
+        Stream { id, began: Instant::now(), is_open: false, ends: ends.boxed() }
+    }
+
+    /// Listens. Nothing is lost where this is not waited for to its end.
+    pub(crate) async fn news(&mut self) -> News {
+        let mut acknowledged = self.connection.inbox.acknowledged.subscribe();
+        loop {
+            let newest = self.next.as_ref().or(self.now.as_ref()).filter(|stream| !stream.is_open);
+            let newest = newest.map(|stream| stream.id);
+            let opens = async {
+                match newest {
+                    Some(id) => drop(acknowledged.wait_for(|last| *last >= id).await),
+                    None => std::future::pending().await,
+                }
+            };
+            let news = tokio::select! {
+                biased;
+                () = opens => self.opened(),
+                ended = end(&mut self.now) => self.ended(ended),
+                ended = end(&mut self.next) => self.next_ended(ended),
+                () = sleep_until(self.again_at) => {
+                    self.again_at = None;
+                    self.now = Some(self.open());
+                    None
+                }
+            };
+            if let Some(news) = news {
+                return news;
+            }
+        }
+    }
+
+    fn opened(&mut self) -> Option<News> {
+        // The last one goes only now, so that nothing is said between the two.
+        self.now = self.next.take().or(self.now.take());
+        if let Some(now) = &mut self.now {
+            now.is_open = true;
+        }
+        (self.was_open, self.unreached) = (true, 0);
+        std::mem::take(&mut self.missed).then_some(News::HeardAgain)
+    }
+
+    fn ended(&mut self, ended: Answer) -> Option<News> {
+        let lasted = self.now.take().is_some_and(|now| now.is_open && now.began.elapsed() >= GOOD_AFTER);
+        self.missed = true;
+        if let Some(next) = self.next.take() {
+            self.now = Some(next);
+            return None;
+        }
+        // One that told before may have a reason that passes.
+        if !self.was_open && is_final(&ended) {
+            return None;
+        }
+        self.unreached = match &ended {
+            Err(RequestError::Link(LinkError::Failed { sent: false, .. })) => self.unreached + 1,
+            _ => 0,
+        };
+        if let (UNREACHED_MAX.., Err(error)) = (self.unreached, ended) {
+            return Some(News::Gone(error));
+        }
+        if lasted {
+            self.pause = RETRY_FIRST;
+        }
+        self.again_at = Some(Instant::now() + jittered(self.pause));
+        self.pause = (self.pause * 2).min(RETRY_MAX);
+        None
+    }
+
+    fn next_ended(&mut self, ended: Answer) -> Option<News> {
+        self.next = None;
+        if is_final(&ended) {
+            // What it told before it goes on to tell.
+            return None;
+        }
+        self.ended(ended)
+    }
+}
+
+/// Returns whether asking again would change nothing: the server does not tell.
+fn is_final(ended: &Answer) -> bool {
+    match ended {
+        Err(RequestError::Refused(_)) => true,
+        Err(RequestError::Link(LinkError::Unsuitable { status, .. })) => {
+            // Those two ask for patience.
+            (400..500).contains(status) && !matches!(status, 408 | 429)
+        }
+        _ => false,
+    }
+}
+
+/// Waits for the end of a request that only listens, if there is one.
+async fn end(stream: &mut Option<Stream>) -> Answer {
+    match stream {
+        Some(stream) => (&mut stream.ends).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::link::{Link, Outgoing};
+    use portcullis_core::ForeignError;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Longer than anything waits.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// What a server does about a request to be told.
+    #[derive(Clone, Copy)]
+    enum Does {
+        Tells,
+        /// Says that it tells, and ends.
+        Ends,
+        Refuses,
+        Answers(u16),
+        IsAway,
+        IsSilent,
+    }
+
+    /// A server that does these things in turn, and the last of them for ever.
+    struct Scripted {
+        inbox: Arc<Inbox>,
+        does: Vec<Does>,
+        asked: AtomicUsize,
+        under_way: Arc<AtomicUsize>,
+    }
+
+    /// Counts as under way until it is dropped.
+    struct UnderWay(Arc<AtomicUsize>);
+
+    impl Drop for UnderWay {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Link for Scripted {
+        fn send<'a>(&'a self, message: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+            self.under_way.fetch_add(1, Ordering::Relaxed);
+            let under_way = UnderWay(self.under_way.clone());
+            let does = self.does[asked.min(self.does.len() - 1)];
+            let failed = |sent| LinkError::Failed { why: "gone".to_owned(), sent };
+            Box::pin(async move {
+                let _under_way = under_way;
+                if matches!(does, Does::Tells | Does::Ends) {
+                    let said = br#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}"#;
+                    self.inbox.receive(said, message.id);
+                }
+                let error = match does {
+                    Does::Tells | Does::IsSilent => return std::future::pending().await,
+                    Does::Ends => failed(true),
+                    Does::IsAway => failed(false),
+                    Does::Answers(status) => LinkError::Unsuitable { status, why: "no".to_owned() },
+                    Does::Refuses => {
+                        let error = ForeignError { code: -32601, message: "no".to_owned(), data: None };
+                        return Err(RequestError::Refused(error));
+                    }
+                };
+                // Not at once, so that whatever was said is heard first.
+                tokio::task::yield_now().await;
+                Err(RequestError::Link(error))
+            })
+        }
+
+        fn hears_giving_up(&self) -> bool {
+            true
+        }
+    }
+
+    struct World {
+        link: Arc<Scripted>,
+        listening: Listening,
+    }
+
+    fn begins(does: &[Does]) -> World {
+        let (inbox, _) = Inbox::new();
+        let (asked, under_way) = Default::default();
+        let link = Arc::new(Scripted { inbox: inbox.clone(), does: does.to_vec(), asked, under_way });
+        let connection = Arc::new(Connection::new(link.clone(), inbox));
+        let mut listening = Listening::new(&connection, &Greeting::default());
+        listening.watch(BTreeSet::from(["x://a".to_owned()]));
+        World { link, listening }
+    }
+
+    impl World {
+        /// What is to be known within a long time, if anything is.
+        async fn news(&mut self) -> Option<News> {
+            tokio::time::timeout(LONG, self.listening.news()).await.ok()
+        }
+
+        fn asked(&self) -> usize {
+            self.link.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_tell_is_asked_once() {
+        for does in [Does::Refuses, Does::Answers(404), Does::Answers(400), Does::Answers(403)] {
+            let mut world = begins(&[does]);
+            assert!(world.news().await.is_none());
+            assert_eq!(world.asked(), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_tells_for_long_is_asked_seldom() {
+        for does in [Does::Answers(503), Does::Answers(429), Does::Answers(200)] {
+            let mut world = begins(&[does]);
+            assert!(world.news().await.is_none());
+            // Once a minute, and some more at the beginning.
+            assert!((50..100).contains(&world.asked()), "{}", world.asked());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_reached_is_gone() {
+        for (does, asked) in [
+            (vec![Does::IsAway], 3),
+            (vec![Does::Tells, Does::IsAway], 1),
+            (vec![Does::Ends, Does::IsAway], 4),
+            // Not in a row.
+            (vec![Does::IsAway, Does::IsAway, Does::Answers(502), Does::IsAway], 6),
+        ] {
+            let mut world = begins(&does);
+            let gone = matches!(world.news().await, Some(News::Gone(_)));
+            assert_eq!((gone, world.asked()), (asked > 1, asked));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_heard_again_may_have_said_something_meanwhile() {
+        for meanwhile in [Does::Ends, Does::Refuses, Does::Answers(404), Does::IsAway] {
+            let mut world = begins(&[Does::Ends, meanwhile, Does::Tells]);
+            assert!(matches!(world.news().await, Some(News::HeardAgain)));
+        }
+        let mut world = begins(&[Does::Tells]);
+        assert!(world.news().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_one_is_open_before_the_last_is_let_go() {
+        for (next, stays) in [(Does::Tells, 1), (Does::IsSilent, 2), (Does::Refuses, 1)] {
+            let mut world = begins(&[Does::Tells, next]);
+            assert!(world.news().await.is_none());
+            world.listening.watch(BTreeSet::from(["x://b".to_owned()]));
+            assert!(world.news().await.is_none(), "nothing was missed");
+            assert_eq!((world.asked(), world.link.under_way.load(Ordering::Relaxed)), (2, stays));
+        }
+        // Nothing is watched, and no list is told of.
+        let mut world = begins(&[Does::Tells]);
+        assert!(world.news().await.is_none());
+        world.listening.watch(BTreeSet::new());
+        assert!(world.news().await.is_none());
+        assert_eq!((world.asked(), world.link.under_way.load(Ordering::Relaxed)), (1, 0));
+    }
+}
