@@ -128,9 +128,7 @@ impl Redactor {
             let InputRequired { questions, state, more } = &mut **input;
             questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
             state.iter_mut().for_each(|state| scan.scrub_in_place(state));
-            let mut said = Value::Object(std::mem::take(more));
-            scan.scrub_value(&mut said);
-            *more = said.as_object().cloned().unwrap_or_default();
+            scan.scrub_members(more);
         }
     }
 
@@ -211,11 +209,7 @@ struct RedactedPeer {
 
 impl RedactedPeer {
     fn scrub_said(&self, said: &mut Map<String, Value>) {
-        let mut value = Value::Object(std::mem::take(said));
-        self.redactor.scan(&self.redactor.known.masks.load()).scrub_value(&mut value);
-        if let Value::Object(scrubbed) = value {
-            *said = scrubbed;
-        }
+        self.redactor.scan(&self.redactor.known.masks.load()).scrub_members(said);
     }
 }
 

@@ -212,22 +212,14 @@ impl Hub {
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             self.tell(&change);
         }
-        for session in self.sessions.all() {
-            let caller = caller(&session.client);
-            for uri in session.watched().into_iter().filter(|uri| self.gate.sees_resource(&caller, uri)) {
-                let (method, params) = method_and_params(&Change::ResourceUpdated(uri));
-                session.home.notify(self.outgoing.notification(method, params, None));
-            }
+        let mut watched: BTreeSet<String> =
+            self.sessions.all().iter().flat_map(|session| session.watched()).collect();
+        {
+            let all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.extend(all.values().flat_map(|listener| listener.interest.watched.iter().cloned()));
         }
-        let all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
-        for listener in all.values() {
-            for uri in &listener.interest.watched {
-                if self.gate.sees_resource(&listener.caller, uri) {
-                    let (method, params) = method_and_params(&Change::ResourceUpdated(uri.clone()));
-                    let tag = Some(&listener.tag);
-                    listener.outlet.notify(self.outgoing.notification(method, params, tag));
-                }
-            }
+        for uri in watched {
+            self.tell(&Change::ResourceUpdated(uri));
         }
     }
 

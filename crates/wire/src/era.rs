@@ -434,10 +434,7 @@ pub fn structured_as_taken(revision: Revision, result: &RawValue) -> Option<Box<
         return Some(rest);
     }
     let told = Value::from(structured.get());
-    let rest = without("content", rest.get())?;
-    let rest = rest.get().strip_prefix('{')?;
-    let comma = if rest == "}" { "" } else { "," };
-    RawValue::from_string(format!(r#"{{"content":[{{"type":"text","text":{told}}}]{comma}{rest}"#)).ok()
+    with("content", &format!(r#"[{{"type":"text","text":{told}}}]"#), rest.get())
 }
 
 const STRUCTURED: &str = "structuredContent";
@@ -450,15 +447,17 @@ fn without(key: &str, object: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(format!("{{{inside}}}")).ok()
 }
 
+/// Returns an object with this as one of its members, whatever that was before.
+fn with(key: &str, value: &str, object: &str) -> Option<Box<RawValue>> {
+    let rest = without(key, object)?;
+    let rest = rest.get().strip_prefix('{')?;
+    let comma = if rest == "}" { "" } else { "," };
+    RawValue::from_string(format!(r#"{{"{key}":{value}{comma}{rest}"#)).ok()
+}
+
 /// Returns what a stranger says of a task, with another id of it.
 pub fn with_task_id(said: &RawValue, id: &str) -> Box<RawValue> {
-    let renamed = || {
-        let rest = without("taskId", said.get())?;
-        let rest = rest.get().strip_prefix('{')?;
-        let comma = if rest == "}" { "" } else { "," };
-        RawValue::from_string(format!(r#"{{"taskId":{}{comma}{rest}"#, Value::from(id))).ok()
-    };
-    renamed().unwrap_or_else(|| said.to_owned())
+    with("taskId", &Value::from(id).to_string(), said.get()).unwrap_or_else(|| said.to_owned())
 }
 
 /// Puts around a stranger's result object what it does not have yet.

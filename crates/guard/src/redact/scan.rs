@@ -6,8 +6,8 @@ use super::index::{Hit, Index, Literal};
 use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
 use portcullis_core::Secret;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// How often what was decoded is decoded again.
@@ -110,6 +110,17 @@ impl Scan<'_> {
         self.is_clean(scrubbed.get()).then_some(scrubbed)
     }
 
+    /// As [`Scan::scrub_value`], for an object. It is rebuilt only where a key changes.
+    pub(super) fn scrub_members(&mut self, members: &mut Map<String, Value>) {
+        if members.keys().all(|key| self.is_clean(key)) {
+            return members.values_mut().for_each(|value| self.scrub_value(value));
+        }
+        for (key, mut value) in std::mem::take(members) {
+            self.scrub_value(&mut value);
+            members.insert(self.scrub(&key).into_owned(), value);
+        }
+    }
+
     pub(super) fn scrub_value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => self.scrub_in_place(text),
@@ -120,16 +131,7 @@ impl Scan<'_> {
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.scrub_value(item)),
-            // An object is rebuilt only where a key changes.
-            Value::Object(object) if object.keys().all(|key| self.is_clean(key)) => {
-                object.values_mut().for_each(|value| self.scrub_value(value));
-            }
-            Value::Object(object) => {
-                for (key, mut value) in std::mem::take(object) {
-                    self.scrub_value(&mut value);
-                    object.insert(self.scrub(&key).into_owned(), value);
-                }
-            }
+            Value::Object(members) => self.scrub_members(members),
             // A secret of digits can be sent as a number.
             Value::Number(number) => {
                 if let Cow::Owned(scrubbed) = self.scrub(&number.to_string()) {

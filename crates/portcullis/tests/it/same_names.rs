@@ -126,9 +126,10 @@ async fn an_address_that_two_list_is_listed_once_by_the_one_who_answers() {
         client.result("resources/read", json!({ "uri": uri })).await;
     }
     assert_eq!((a.calls(), longer.calls()), (Vec::new(), vec!["x://1".to_owned(), "x://2".to_owned()]));
-    let status = stands(&home, "a", |status| status["resources"] == 0).await;
+    let status =
+        stands(&home, "a", |status| status["status"] == "connected" && status["resources"] == 0).await;
     let lost = ["`x://{+x}` is a template of server `longer`", "`x://1` is a resource of server `longer`"];
-    assert_eq!(left_out(&status), lost);
+    assert_eq!(left_out(&status), lost, "{status}");
 }
 
 #[tokio::test]

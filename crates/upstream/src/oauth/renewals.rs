@@ -7,7 +7,6 @@ use super::account::Account;
 use super::{OAuthError, tokens};
 use crate::stdio;
 use futures::future::{BoxFuture, FutureExt, Shared};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,8 +32,6 @@ pub(super) enum Why {
 pub(super) struct Renewals {
     account: Arc<Account>,
     state: Arc<Mutex<State>>,
-    /// Whether a token was refused, and none was taken since then.
-    is_doubted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,7 +48,7 @@ type Renewed = Result<String, OAuthError>;
 
 impl Renewals {
     pub(super) fn new(account: Arc<Account>) -> Renewals {
-        Renewals { account, state: Arc::default(), is_doubted: AtomicBool::new(false) }
+        Renewals { account, state: Arc::default() }
     }
 
     /// Returns whether renewing may be of use now. A server that refuses new tokens as well is not helped by more.
@@ -61,7 +58,6 @@ impl Renewals {
             Why::Due => state.not_before <= now,
             Why::Over => true,
             Why::Refused => {
-                self.is_doubted.store(true, Ordering::Relaxed);
                 state.refused.retain(|then| now < then + REFUSED_WITHIN_SECS);
                 state.refused.len() < REFUSED_MAX
             }
@@ -91,9 +87,7 @@ impl Renewals {
 
     /// Hears that the server took the token that it was shown.
     pub(super) fn accepted(&self) {
-        if self.is_doubted.swap(false, Ordering::Relaxed) {
-            lock(&self.state).refused.clear();
-        }
+        lock(&self.state).refused.clear();
     }
 
     /// Begins a renewal that nobody has to wait for. Whoever calls this holds the state.
