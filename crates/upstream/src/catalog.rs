@@ -34,8 +34,6 @@ const ITEMS_MAX: usize = 2_000;
 const PAGES_MAX: usize = 200;
 /// The largest definition of one thing.
 const DEFINITION_BYTES_MAX: usize = 256 * 1024;
-/// How long one page may take.
-const LIST_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a call may take is `timeout_ms` of its server, counted from the last sign of life; the ceiling of the hub holds
 /// besides.
@@ -168,10 +166,11 @@ impl Unlisted {
 }
 
 /// Reads one whole list. A server that does not know the method has nothing of the kind. A list that breaks off after
-/// its first page is taken as far as it goes, and what is missing is told.
+/// its first page is taken as far as it goes, and what is missing is told. Each page has so much time.
 pub(crate) async fn list(
     connection: &Connection,
     kind: Kind,
+    within: Duration,
     dropped: &mut Vec<(String, String)>,
 ) -> Result<Vec<Said>, Unlisted> {
     let (mut said, mut cursor) = (Vec::new(), None::<String>);
@@ -183,7 +182,7 @@ pub(crate) async fn list(
         }
         let params =
             cursor.take().map_or_else(String::new, |cursor| format!(r#""cursor":{}"#, Value::from(cursor)));
-        let answer = match connection.own(kind.method, params, LIST_WITHIN).await {
+        let answer = match connection.own(kind.method, params, within).await {
             Ok(answer) => answer,
             Err(RequestError::Refused(error))
                 if page == 0 && error.code == i64::from(rpc::METHOD_NOT_FOUND) =>

@@ -8,7 +8,7 @@ use crate::http;
 use crate::inbox::Inbox;
 use crate::link::Carrier;
 use crate::listen::{self, Listening};
-use crate::lists::{Listed, Relist, list};
+use crate::lists::{Came, FIRST_WITHIN, LIST_WITHIN, Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
 use crate::server::{Known, Offered, Server};
 use crate::spec::TransportSpec;
@@ -16,9 +16,11 @@ use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
 use crate::subscribe::{SUBSCRIBE_WITHIN, Subscribing};
 use crate::trust;
+use futures::future::FutureExt;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -193,14 +195,12 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     let _over = Over(connection.inbox.clone());
     let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
     let all = BTreeSet::from(Listed::ALL);
-    if let Err(error) = list(&connection, &greeting, &mut offer, &all).await {
-        return given_up(&connection).unwrap_or_else(|| error.into());
-    }
-    if !connection.is_modern() && greeting.has("logging") {
-        let level = r#""level":"debug""#.to_owned();
-        // What each client wants to hear is its own to say; a server that refuses tells what it tells.
-        let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
-    }
+    // What nobody waits for may take its time.
+    let within = if learns { LIST_WITHIN } else { FIRST_WITHIN };
+    let came = match list(&connection, &greeting, &mut offer, &all, within).await {
+        Ok(came) => came,
+        Err(error) => return given_up(&connection).unwrap_or_else(|| error.into()),
+    };
     publish(server, &connection, &greeting, &facts, offer.clone());
     if learns && server.is_quiet() && uses.ever() == ever {
         return Ended::Idle;
@@ -212,7 +212,16 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
             let gone = connection.closed().is_cancelled();
             if gone { Ended::Why(StatusKind::Failed, ENDED.to_owned()) } else { Ended::Again(FORGETS) }
         }),
-        ended = keep(server, &connection, hears, &greeting, &facts, offer) => ended,
+        ended = keep(server, &connection, hears, &greeting, &facts, offer, came) => ended,
+    }
+}
+
+/// Asks for everything that the server logs: what each client wants to hear is its own to say. One that refuses tells what it
+/// tells.
+async fn hear_all(connection: &Connection, greeting: &Greeting) {
+    if !connection.is_modern() && greeting.has("logging") {
+        let level = r#""level":"debug""#.to_owned();
+        let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
     }
 }
 
@@ -238,11 +247,13 @@ async fn keep(
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
+    came: Came,
 ) -> Ended {
     let (uses, is_modern) = (&server.uses, connection.is_modern());
-    let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server));
+    let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server, came));
     let mut listening = Listening::new(connection, greeting);
     let mut subscribing = Subscribing::new(server, connection);
+    let mut hearing = pin!(hear_all(connection, greeting).fuse());
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
@@ -252,6 +263,7 @@ async fn keep(
                 true => listening.watch(server.watched()),
                 false => subscribing.is_due(),
             },
+            () = &mut hearing => {}
             () = subscribing.run() => {}
             () = sleep_until(idle) => {
                 let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
@@ -290,8 +302,8 @@ async fn keep(
                 damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 relist.begin_anew(server);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
-                match list(connection, greeting, &mut offer, &read).await {
-                    Ok(()) => {
+                match list(connection, greeting, &mut offer, &read, LIST_WITHIN).await {
+                    Ok(_) => {
                         let changed = publish(server, connection, greeting, facts, offer.clone());
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not

@@ -2,21 +2,27 @@
 
 use crate::support::{World, spec};
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
+use portcullis_testkit::wait::until;
 use portcullis_upstream::{Status, StatusKind};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A server with one of everything, but for what a test says of one list.
-async fn status(method: &'static str, does: impl Fn(&Seen) -> Does + Send + Sync + 'static) -> Status {
-    let server = Misbehaving::open(move |seen| match seen.asks() {
-        asked if asked == method => does(seen),
+/// A server with one of everything.
+fn one_of_each(seen: &Seen) -> Does {
+    match seen.asks() {
         "initialize" => seen.result(json!({ "protocolVersion": "2025-11-25",
-            "capabilities": { "tools": {}, "prompts": {}, "resources": {} } })),
+            "capabilities": { "tools": {}, "prompts": {}, "resources": {}, "logging": {} } })),
         "prompts/list" => seen.result(json!({ "prompts": [{ "name": "ask" }] })),
         "resources/list" => seen.result(json!({ "resources": [{ "uri": "x://1", "name": "one" }] })),
         "resources/templates/list" => seen.result(json!({ "resourceTemplates": [] })),
         _ => seen.usual(),
-    });
-    let server = server.await.unwrap();
+    }
+}
+
+/// The same, but for what a test says of one list.
+async fn status(method: &'static str, does: impl Fn(&Seen) -> Does + Send + Sync + 'static) -> Status {
+    let does = move |seen: &Seen| if seen.asks() == method { does(seen) } else { one_of_each(seen) };
+    let server = Misbehaving::open(does).await.unwrap();
     let world = World::new(spec(&server.url())).await;
     world.upstream.settled().await
 }
@@ -62,6 +68,28 @@ async fn any_other_list_that_fails_is_named_and_the_rest_is_there() {
             assert!(what == list && told.contains(method) && told.contains(why), "{method}: {told}");
         }
     }
+}
+
+/// Tools do not wait for what a server keeps silent on, and what comes late is there then.
+#[tokio::test]
+async fn a_list_that_is_late_holds_nothing_else_up() {
+    let asked = AtomicUsize::new(0);
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" if asked.fetch_add(1, Ordering::Relaxed) == 0 => Does::Hangs(Vec::new()),
+        "logging/setLevel" => Does::Hangs(Vec::new()),
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let world = World::new(spec(&server.url())).await;
+    let status = world.upstream.settled().await;
+    assert_eq!((status.kind, status.tools, status.prompts), (StatusKind::Connected, 1, 1));
+    let [(what, told)] = status.dropped.as_slice() else { panic!("{:?}", status.dropped) };
+    assert!(what == "resources" && told.contains("`resources/list`: the server gave no answer"), "{told}");
+    until("the list is there", async || {
+        let status = world.upstream.status();
+        (status.resources == 1 && status.dropped.is_empty()).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
