@@ -20,6 +20,12 @@ fn configure(home: &Home, world: &OAuthWorld) {
     ));
 }
 
+/// How the server stands in the hub that runs.
+async fn stands(home: &Home) -> String {
+    let status = home.run(&["mcp", "status", "--json"]).await.json()["servers"][0]["status"].clone();
+    status.as_str().unwrap().to_owned()
+}
+
 /// Runs `mcp auth notes` as a person would: reads the page from the terminal, and goes there.
 async fn log_in(home: &Home) -> String {
     log_in_by(home, &["mcp", "auth", "notes"]).await
@@ -105,6 +111,67 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
     .await;
     let told = open(&mut client).await;
     assert!(text(&told).contains("portcullis mcp auth notes"), "{told}");
+}
+
+/// A server that is there and an issuer that is not: calls wait for the issuer to come back, and nothing else is lost.
+#[tokio::test]
+async fn an_issuer_that_is_away_costs_no_connection() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    let hub = home.serve().await;
+    let mut client = http(&hub, NEWEST).await;
+    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    until("it is connected", async || (stands(&home).await == "connected").then_some(())).await;
+
+    world.revoke();
+    world.behave(|conduct| conduct.token_answers = Some((503, "away")));
+    let told = open(&mut client).await;
+    assert!(told["isError"] == true && text(&told).contains("try again later"), "{told}");
+    assert_eq!(stands(&home).await, "connected");
+
+    world.behave(|conduct| conduct.token_answers = None);
+    let before = world.asked("mcp", "/mcp").len();
+    assert_eq!(text(&open(&mut client).await), "open");
+    // Once with the old token and once with the new one: nobody had to be greeted and listed anew.
+    assert_eq!(world.asked("mcp", "/mcp").len() - before, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_calls_again_stands_as_it_did() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    let hub = home.serve().await;
+    let mut client = http(&hub, NEWEST).await;
+    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    // More than was granted, and nobody is there to grant it.
+    world.behave(|conduct| conduct.call_scope = Some("write"));
+    assert_eq!(open(&mut client).await["isError"], true);
+    until("a login is wanted", async || (stands(&home).await == "needs_auth").then_some(())).await;
+    world.behave(|conduct| conduct.call_scope = None);
+    assert_eq!(text(&open(&mut client).await), "open");
+    until("it is connected", async || (stands(&home).await == "connected").then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_token_that_another_process_renewed_is_used_as_it_is() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    let hub = home.serve().await;
+    let mut client = http(&hub, NEWEST).await;
+    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    world.revoke();
+    let tested = home.run(&["mcp", "test", "notes"]).await;
+    assert_eq!((tested.code, tested.stderr.as_str()), (0, ""), "{tested:?}");
+    assert_eq!(world.grants("refresh_token"), 1);
+    let before = world.asked("mcp", "/mcp").len();
+    assert_eq!(text(&open(&mut client).await), "open");
+    assert_eq!((world.asked("mcp", "/mcp").len() - before, world.grants("refresh_token")), (1, 1));
 }
 
 #[tokio::test]

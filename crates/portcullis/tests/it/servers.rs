@@ -389,6 +389,10 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     let stands = until_status(&home, "connected").await;
     assert_eq!(stands["quarantined"], json!([]), "{stands}");
     done(&home, &["mcp", "disable", "shop"]).await;
+    // What a person has switched off is not switched on by a look at it.
+    let trusted = home.run(&["mcp", "trust", "shop", "--yes", "--json"]).await.json();
+    assert_eq!((&trusted["trusted"], &trusted["switched_on"]), (&json!(true), &json!(false)), "{trusted}");
+    until_status(&home, "disabled").await;
     done(&home, &["mcp", "enable", "shop"]).await;
     // From the usual places, in the folder of a project; what cannot be read is told as well.
     std::fs::create_dir(home.user().join("project/.cursor")).unwrap();
