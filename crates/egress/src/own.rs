@@ -54,6 +54,15 @@ impl OwnError {
     }
 }
 
+/// Why a body was not read to its end.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Unread {
+    #[error("the answer is larger than what is taken")]
+    TooLarge,
+    #[error(transparent)]
+    Broken(#[from] OwnError),
+}
+
 /// What is asked.
 #[derive(Debug)]
 pub struct Ask {
@@ -241,15 +250,10 @@ impl Reply {
     }
 
     /// Returns the whole body, if it has no more than `bytes_max`.
-    pub async fn read(&mut self, bytes_max: usize) -> Result<Bytes, OwnError> {
-        let too_large = || OwnError {
-            why: format!("the answer has more than {bytes_max} bytes"),
-            sent: true,
-            reused: false,
-        };
+    pub async fn read(&mut self, bytes_max: usize) -> Result<Bytes, Unread> {
         let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
         if first.len() > bytes_max {
-            return Err(too_large());
+            return Err(Unread::TooLarge);
         }
         // Nearly always there is one piece, which needs no copy.
         let Some(second) = self.piece().await? else { return Ok(first) };
@@ -258,7 +262,7 @@ impl Reply {
         let mut next = Some(second);
         while let Some(piece) = next {
             if whole.len() + piece.len() > bytes_max {
-                return Err(too_large());
+                return Err(Unread::TooLarge);
             }
             whole.extend_from_slice(&piece);
             next = self.piece().await?;

@@ -20,7 +20,7 @@ use exchange::Exchanges;
 use futures::future::{BoxFuture, FutureExt};
 use portcullis_core::json::printable;
 use portcullis_egress::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use portcullis_egress::own::{Method, Reply};
+use portcullis_egress::own::{Method, Reply, Unread};
 use portcullis_wire::{Era, Revision, header};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,7 +197,10 @@ impl Way {
         match kind(&reply) {
             Kind::Events => self.follow(reply, id).await,
             Kind::Json => {
-                let body = reply.read(MESSAGE_BYTES_MAX).await.map_err(exchange::failed)?;
+                let body = reply.read(MESSAGE_BYTES_MAX).await.map_err(|unread| match unread {
+                    Unread::TooLarge => stream::TOO_LONG,
+                    Unread::Broken(error) => exchange::failed(error),
+                })?;
                 self.inbox.receive(&body, Some(id));
                 self.answered(id, reply.status)
             }

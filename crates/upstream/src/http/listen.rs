@@ -94,7 +94,7 @@ impl Way {
         match self.read(reply, events_of_messages(), mark, None).await {
             Ended::Over { events, .. } => Heard::Stream(events),
             Ended::Answered | Ended::Older => Heard::Stream(1),
-            Ended::Unusable(why) => {
+            Ended::TooLong(why) => {
                 tracing::warn!(target: "upstream", %why, "What a server says by itself is not listened to any more.");
                 Heard::Nothing
             }

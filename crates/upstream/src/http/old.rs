@@ -39,7 +39,7 @@ impl Way {
             return Err(self.refused(reply, None).await);
         }
         if let Kind::Json | Kind::Other(_) = kind(&reply) {
-            return Err(failed("the server opened no stream of events".to_owned()));
+            return Err(other("the server opened no stream of events"));
         }
         let mut reader = events_of_messages();
         while let Some(piece) = reply.piece().await.map_err(super::exchange::failed)? {
@@ -55,12 +55,12 @@ impl Way {
                 return Ok((reply, reader, endpoint));
             }
         }
-        Err(failed("the stream ended before it named an address".to_owned()))
+        Err(other("the stream ended before it named an address"))
     }
 
     /// Hands everything that comes to the inbox.
     async fn hear_old(&self, reply: Reply, reader: EventReader) {
-        if let Ended::Unusable(why) = self.read(reply, reader, &mut Mark::default(), None).await {
+        if let Ended::TooLong(why) = self.read(reply, reader, &mut Mark::default(), None).await {
             tracing::warn!(target: "upstream", %why, "The stream of a server cannot be read on.");
         }
     }
@@ -76,6 +76,11 @@ impl Way {
         let _ = reply.read(TAKEN_BYTES_MAX).await;
         Ok(())
     }
+}
+
+/// It answers, and not in this way: it may be another server by now.
+fn other(why: &str) -> RequestError {
+    RequestError::Link(LinkError::Unsuitable { status: 200, why: why.to_owned() })
 }
 
 fn failed(why: String) -> RequestError {

@@ -8,7 +8,7 @@ use crate::patience::{A_LINE, Patience};
 use portcullis_egress::header::{HeaderName, HeaderValue};
 use portcullis_egress::own::{Method, Reply};
 use portcullis_wire::Era;
-use portcullis_wire::sse::EventReader;
+use portcullis_wire::sse::{EventReader, EventTooLong};
 use std::time::Duration;
 
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -21,6 +21,10 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(30);
 pub(super) const ENDPOINT: &str = "endpoint";
 /// How often a stream is taken up again on which nothing comes.
 const RESUMED_MAX: usize = 10;
+
+/// The answer is longer than any message. Asked again it would be so again.
+pub(super) const TOO_LONG: RequestError =
+    RequestError::TooLong { bytes: MESSAGE_BYTES_MAX as u64, ended: false };
 
 /// Where a stream stands.
 pub(super) struct Mark {
@@ -40,8 +44,8 @@ pub(super) enum Ended {
     Answered,
     /// It is over, after so many events.
     Over { events: usize, why: Option<String> },
-    /// What came cannot be used, and would not be better next time.
-    Unusable(String),
+    /// An event is longer than any message, and would not be shorter next time.
+    TooLong(EventTooLong),
     /// It names the address for messages: this is the stream of the older way, whatever it was to answer.
     Older,
 }
@@ -54,7 +58,7 @@ impl Way {
         loop {
             let (events, why) = match self.read(reply, events_of_messages(), &mut mark, Some(id)).await {
                 Ended::Answered => return Ok(()),
-                Ended::Unusable(why) => return Err(failed(why)),
+                Ended::TooLong(_) => return Err(TOO_LONG),
                 Ended::Older => {
                     let why = "the server opened a stream of HTTP+SSE".to_owned();
                     return Err(RequestError::Link(LinkError::Unsuitable { status: 200, why }));
@@ -118,7 +122,7 @@ impl Way {
                 let event = match reader.event() {
                     Ok(Some(event)) => event,
                     Ok(None) => break,
-                    Err(error) => return Ended::Unusable(error.to_string()),
+                    Err(error) => return Ended::TooLong(error),
                 };
                 events += 1;
                 // Before anything is agreed: afterwards it is no more than an event of a name that nobody knows.
