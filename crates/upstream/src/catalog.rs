@@ -64,6 +64,24 @@ pub(crate) struct Offer {
     pub(crate) dropped: Vec<(String, String)>,
 }
 
+impl Offer {
+    /// Keeps the lists that the server has. Tools are asked for in any case.
+    pub(crate) fn keep(&mut self, has: impl Fn(&str) -> bool) {
+        let (has_prompts, has_resources) = (has("prompts"), has("resources"));
+        if !has_prompts {
+            self.prompts.clear();
+        }
+        if !has_resources {
+            self.resources.clear();
+            self.templates.clear();
+        }
+        let kept =
+            [(TOOLS, true), (PROMPTS, has_prompts), (RESOURCES, has_resources), (TEMPLATES, has_resources)];
+        // What else was left out is found out again.
+        self.dropped.retain(|(list, _)| kept.iter().any(|(kind, has)| *has && kind.key == list));
+    }
+}
+
 /// What appears of it.
 #[derive(Default)]
 pub(crate) struct Shown {
@@ -150,6 +168,11 @@ pub(crate) enum Unlisted {
 }
 
 impl Unlisted {
+    /// Returns whether nothing came, and may come yet.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Unlisted::Request(_, RequestError::Timeout(_)))
+    }
+
     /// Returns whether it says something of this list alone, and nothing of the connection.
     pub(crate) fn is_of_list(&self) -> bool {
         match self {

@@ -1,7 +1,7 @@
 //! Reading what a server offers: when it says that something changed, and from time to time though it does not.
 
 use crate::catalog::{self, Kind, Offer, PROMPTS, RESOURCES, Said, TEMPLATES, TOOLS, Unlisted};
-use crate::connection::{Connection, RequestError};
+use crate::connection::Connection;
 use crate::flaws::flaws;
 use crate::greet::Greeting;
 use crate::server::Server;
@@ -108,7 +108,7 @@ async fn read(
     match catalog::list(connection, kind, within, &mut left_out).await {
         Ok(said) => *list = said,
         Err(error) if !is_needed && error.is_of_list() => {
-            if matches!(error, Unlisted::Request(_, RequestError::Timeout(_))) {
+            if error.is_late() {
                 came = Came::Late;
             }
             left_out.push((kind.key.to_owned(), format!("the list could not be read: {error}")));
@@ -135,9 +135,14 @@ impl Relist {
         Relist { every, next: Instant::now() + pause, is_owed, running: None }
     }
 
+    /// Returns whether a list is still to come.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.is_owed
+    }
+
     /// Forgets a look under way: what comes of it would be older than what is known by then.
-    pub(crate) fn begin_anew(&mut self, server: &Server) {
-        *self = Relist::new(server, if self.is_owed { Came::Late } else { Came::InTime });
+    pub(crate) fn forget(&mut self) {
+        self.running = None;
     }
 
     /// Looks when it is time to. Returns what is offered now, if that could be learnt.

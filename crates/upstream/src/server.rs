@@ -19,7 +19,7 @@ use portcullis_core::{
     Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Owns,
     Taken, Target, ToolDef, ToolError,
 };
-use portcullis_store::pins::{Kind, Snapshot, Standing, Trusted};
+use portcullis_store::pins::{Identity, Kind, Snapshot, Standing, Trusted};
 use portcullis_wire::Era;
 use portcullis_wire::header::Mirror;
 use serde_json::Value;
@@ -292,6 +292,14 @@ impl Server {
     /// Returns whether anything is known of what it offers.
     pub(crate) fn is_known(&self) -> bool {
         lock(&self.offered).is_some()
+    }
+
+    /// Returns what it offered last, if it was this one then.
+    pub(crate) fn last_offer(&self, identity: &Identity) -> Offer {
+        let offered = lock(&self.offered).clone();
+        offered
+            .filter(|offered| offered.snapshot.identity == *identity)
+            .map_or_else(Offer::default, |offered| offered.offer.clone())
     }
 
     /// Takes what it offered when it last ran.

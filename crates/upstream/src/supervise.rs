@@ -14,13 +14,11 @@ use crate::server::{Known, Offered, Server};
 use crate::spec::TransportSpec;
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
-use crate::subscribe::{SUBSCRIBE_WITHIN, Subscribing};
+use crate::subscribe::Subscribing;
 use crate::trust;
-use futures::future::FutureExt;
 use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -193,15 +191,18 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
         Err(ended) => return ended,
     };
     let _over = Over(connection.inbox.clone());
-    let mut offer = Offer { instructions: greeting.instructions.clone(), ..Offer::default() };
+    let mut offer = server.last_offer(&identity(&facts, &greeting));
+    offer.keep(|capability| greeting.has(capability));
+    offer.instructions.clone_from(&greeting.instructions);
     let all = BTreeSet::from(Listed::ALL);
     // What nobody waits for may take its time.
     let within = if learns { LIST_WITHIN } else { FIRST_WITHIN };
-    let came = match list(&connection, &greeting, &mut offer, &all, within).await {
+    let listed = list(&connection, &greeting, &mut offer, &all, within);
+    let came = match tokio::join!(listed, hear_all(&connection, &greeting)).0 {
         Ok(came) => came,
         Err(error) => return given_up(&connection).unwrap_or_else(|| error.into()),
     };
-    publish(server, &connection, &greeting, &facts, offer.clone());
+    publish(server, &connection, &greeting, &facts, offer.clone(), came);
     if learns && server.is_quiet() && uses.ever() == ever {
         return Ended::Idle;
     }
@@ -221,7 +222,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
 async fn hear_all(connection: &Connection, greeting: &Greeting) {
     if !connection.is_modern() && greeting.has("logging") {
         let level = r#""level":"debug""#.to_owned();
-        let _ = connection.own("logging/setLevel", level, SUBSCRIBE_WITHIN).await;
+        let _ = connection.own("logging/setLevel", level, FIRST_WITHIN).await;
     }
 }
 
@@ -253,7 +254,6 @@ async fn keep(
     let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server, came));
     let mut listening = Listening::new(connection, greeting);
     let mut subscribing = Subscribing::new(server, connection);
-    let mut hearing = pin!(hear_all(connection, greeting).fuse());
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
@@ -263,11 +263,11 @@ async fn keep(
                 true => listening.watch(server.watched()),
                 false => subscribing.is_due(),
             },
-            () = &mut hearing => {}
             () = subscribing.run() => {}
             () = sleep_until(idle) => {
                 let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
-                if due && server.is_quiet() {
+                // What it rests with has to be whole.
+                if due && server.is_quiet() && !relist.is_owed() {
                     return Ended::Idle;
                 }
                 idle = idle_from(server, if due { Instant::now() } else { uses.last() });
@@ -275,7 +275,7 @@ async fn keep(
             listed = relist.due(connection, greeting, &offer) => {
                 if let Some(listed) = listed {
                     offer = listed;
-                    publish(server, connection, greeting, facts, offer.clone());
+                    publish(server, connection, greeting, facts, offer.clone(), Came::InTime);
                 }
             }
             news = listening.news() => match news {
@@ -296,15 +296,16 @@ async fn keep(
                 tell_updated(server, more.updated).await;
                 let is_storm = more.often > STORM;
                 let mut read = lists.clone();
-                if missed || more.missed {
+                if missed || more.missed || relist.is_owed() {
                     read.extend(offered(greeting));
                 }
                 damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
-                relist.begin_anew(server);
+                relist.forget();
                 // Listed first, told afterwards. A list that fails leaves the last good one.
                 match list(connection, greeting, &mut offer, &read, LIST_WITHIN).await {
-                    Ok(_) => {
-                        let changed = publish(server, connection, greeting, facts, offer.clone());
+                    Ok(came) => {
+                        relist = Relist::new(server, came);
+                        let changed = publish(server, connection, greeting, facts, offer.clone(), came);
                         connection.inbox.lists.send_modify(|lists| lists.looked = said);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
@@ -313,6 +314,11 @@ async fn keep(
                                 server.tell(list.change());
                             }
                         }
+                    }
+                    // It is busy with a call, and does one thing at a time. What it offers is asked for until it is known.
+                    Err(error) if error.is_late() && server.uses.any() => {
+                        tracing::debug!(target: "upstream", server = %server.spec.name, %error, "a server is asked again for what it offers");
+                        lists.into_iter().for_each(|list| _ = hears.changed(list));
                     }
                     // What the tools are now is not known, so none of them can be called.
                     Err(error) => {
@@ -391,14 +397,23 @@ fn publish(
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
+    came: Came,
 ) -> bool {
-    let mut identity = facts.clone();
-    identity.insert(SAID_NAME.to_owned(), greeting.name.clone().unwrap_or_default());
-    let snapshot = Arc::new(trust::snapshot(&mut offer, identity));
+    let snapshot = Arc::new(trust::snapshot(&mut offer, identity(facts, greeting)));
     let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
     let offered = Offered { offer, snapshot, name, revision };
-    recall::remember(server, &offered);
+    // A part of it would be taken for all of it when the hub next starts.
+    if came == Came::InTime {
+        recall::remember(server, &offered);
+    }
     server.offers(offered, connection)
+}
+
+/// Returns who the server is: what is known of it, and what it says itself.
+fn identity(facts: &Identity, greeting: &Greeting) -> Identity {
+    let mut identity = facts.clone();
+    identity.insert(SAID_NAME.to_owned(), greeting.name.clone().unwrap_or_default());
+    identity
 }
 
 /// Returns when a server is to be looked at that nobody has needed since then.

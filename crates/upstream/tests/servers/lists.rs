@@ -92,6 +92,22 @@ async fn a_list_that_is_late_holds_nothing_else_up() {
     .await;
 }
 
+/// What is known of a server stays known on its next connection, while a list of that is late.
+#[tokio::test]
+async fn a_list_that_is_late_is_as_it_was_until_it_comes() {
+    let asked = AtomicUsize::new(0);
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "resources/list" if asked.fetch_add(1, Ordering::Relaxed) > 0 => Does::Hangs(Vec::new()),
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    assert_eq!(world.upstream.status().resources, 1);
+    world.upstream.again();
+    until("it is late", async || (!world.upstream.status().dropped.is_empty()).then_some(())).await;
+    assert_eq!(world.upstream.status().resources, 1);
+}
+
 #[tokio::test]
 async fn what_a_server_does_not_have_is_no_fault() {
     let status_of = [
