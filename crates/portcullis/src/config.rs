@@ -488,6 +488,11 @@ impl Workspace {
         self.path.join("ai-data")
     }
 
+    /// Returns the folder in which a server is started that has no other. No tool can reach it.
+    pub fn server_dir(&self, name: &str) -> PathBuf {
+        self.path.join("servers").join(name)
+    }
+
     /// Returns the folder that no tool can reach.
     pub fn secure_dir(&self) -> PathBuf {
         self.path.join("secure")

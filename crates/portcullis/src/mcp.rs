@@ -20,8 +20,8 @@ use portcullis_store::programs::Programs;
 use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_store::servers::{Toggle, Toggles};
 use portcullis_upstream::{
-    ClientStatus, HeaderSpec, HttpSpec, PerClient, Processes, Program, ServerSpec, Start, Status, StatusKind,
-    StdioSpec, TransportSpec, Trust, Upstream, Values, pinned_tools,
+    ClientStatus, Folder, HeaderSpec, HttpSpec, PerClient, Processes, Program, ServerSpec, Start, Status,
+    StatusKind, StdioSpec, TransportSpec, Trust, Upstream, Values, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -373,9 +373,11 @@ impl Makers {
         let secrets = self.secrets.clone();
         let host = format!("mcp.{}", server.name);
         let values = Values(Arc::new(move |written: &str| meant(written, &secrets, &host, "env")));
-        let cwd = server.cwd.clone().unwrap_or_else(|| config.workspace.data_dir());
+        // Not where tools write: what an agent left there would be run by many programs when they start.
+        let own = || Folder::Own(config.workspace.server_dir(&server.name));
+        let cwd = server.cwd.clone().map_or_else(own, Folder::Chosen);
         let (args, processes) = (server.args.clone(), self.processes.clone());
-        StdioSpec { program, args, cwd: Some(cwd), env, values, processes }
+        StdioSpec { program, args, cwd, env, values, processes }
     }
 
     pub(crate) fn spec(&self, server: &McpServer, config: &Config) -> (ServerSpec, Option<Arc<Login>>) {

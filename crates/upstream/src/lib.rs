@@ -51,8 +51,8 @@ pub use oauth::{
 pub use provider::Upstream;
 pub use server::{pinned_names, pinned_tools};
 pub use spec::{
-    HeaderSpec, HttpSpec, PerClient, Program, ServerSpec, Start, StdioSpec, TransportSpec, Values, effect_of,
-    labels_of, lists,
+    Folder, HeaderSpec, HttpSpec, PerClient, Program, ServerSpec, Start, StdioSpec, TransportSpec, Values,
+    effect_of, labels_of, lists,
 };
 pub use status::{ClientStatus, Status, StatusKind};
 pub use stdio::{USUAL_PLACES, end_processes};

@@ -9,7 +9,7 @@ use portcullis_egress::header::HeaderName;
 use portcullis_egress::own::Place;
 use portcullis_store::offers::Offers;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,12 +72,32 @@ pub enum TransportSpec {
 pub struct StdioSpec {
     pub program: Program,
     pub args: Vec<String>,
-    pub cwd: Option<PathBuf>,
+    pub cwd: Folder,
     /// All that it gets: the hub's own environment stays here. As written; [`StdioSpec::values`] says what it means.
     pub env: Vec<(String, String)>,
     pub values: Values,
     /// Whose process it is, so that it and all that it starts can be found when it is to end.
     pub processes: Arc<Processes>,
+}
+
+/// Where a program is started. Many read files that are there, and some run them.
+#[derive(Debug, Clone)]
+pub enum Folder {
+    /// Where the hub was.
+    Inherited,
+    /// What a person chose.
+    Chosen(PathBuf),
+    /// One that nobody else writes to. It is made where it is missing.
+    Own(PathBuf),
+}
+
+impl Folder {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Folder::Inherited => None,
+            Folder::Chosen(path) | Folder::Own(path) => Some(path),
+        }
+    }
 }
 
 /// Finds a program whenever it is to be started: one that was not there may have been installed since.

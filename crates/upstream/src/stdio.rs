@@ -7,9 +7,10 @@ use crate::inbox::{Inbox, Receipt};
 use crate::input::Input;
 use crate::link::{Link, MESSAGE_BYTES_MAX, Outgoing};
 use crate::patience::{A_LINE, A_MEGABYTE, Patience};
-use crate::spec::StdioSpec;
+use crate::spec::{Folder, StdioSpec};
 use crate::too_long;
 use futures::future::BoxFuture;
+use portcullis_core::folder;
 use portcullis_wire::frame::{LONG_BYTES, Line, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
@@ -119,11 +120,16 @@ pub(crate) fn start(
     for (name, value) in &spec.env {
         command.env(name, (spec.values.0)(value).map_err(|why| format!("`env.{name}`: {why}"))?);
     }
-    if let Some(cwd) = &spec.cwd {
+    match &spec.cwd {
         // Said here: the error of a start does not tell which of the two is missing.
-        if !cwd.is_dir() {
+        Folder::Chosen(cwd) if !cwd.is_dir() => {
             return Err(format!("its folder `{}` (`cwd`) is not there", cwd.display()));
         }
+        Folder::Own(cwd) => folder::make(cwd)
+            .map_err(|error| format!("its folder `{}` cannot be made: {error}", cwd.display()))?,
+        Folder::Chosen(_) | Folder::Inherited => {}
+    }
+    if let Some(cwd) = spec.cwd.path() {
         command.current_dir(cwd);
     }
     let mark = spec.processes.next_mark();

@@ -1,7 +1,7 @@
 //! What of a server appears: what a person has looked at, and no more.
 
 use crate::catalog::{Offer, Said};
-use crate::spec::{ServerSpec, StdioSpec, TransportSpec};
+use crate::spec::{Folder, ServerSpec, StdioSpec, TransportSpec};
 use portcullis_core::json::printable;
 use portcullis_store::pins::{Identity, Kind, Pin, Pins, Snapshot, Standing, hex};
 use sha2::{Digest, Sha256};
@@ -46,6 +46,10 @@ const BESIDE: [&str; 14] = [
 ];
 /// Options after which no file is run: what is, stands there or has a name. To a shell, `-e` is something else.
 const INSTEAD: [&str; 4] = ["-m", "-c", "-e", "--eval"];
+/// What interpreters look for where what they are to run is no file itself.
+const FORMS: [&str; 4] = [".js", "/package.json", "/index.js", "/__main__.py"];
+const PACKAGE: &str = "package.json";
+const PACKAGE_BYTES_MAX: u64 = 1024 * 1024;
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "zsh"];
 
 /// Whether a server's definitions wait for a person.
@@ -173,7 +177,11 @@ fn stdio_facts(spec: &StdioSpec) -> Identity {
     // The hub's own two are the same for every server, but not wherever the hub is started from.
     let names = spec.env.iter().map(|(name, _)| name.as_str());
     let names: Vec<&str> = names.filter(|name| !matches!(*name, "PATH" | "HOME")).collect();
-    let cwd = spec.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default();
+    let cwd = match &spec.cwd {
+        Folder::Chosen(cwd) => cwd.display().to_string(),
+        // The same for every server, wherever the hub keeps what it has.
+        Folder::Own(_) | Folder::Inherited => String::new(),
+    };
     let (command, program) = match spec.program.find() {
         Ok(found) => (found.display().to_string(), contents(&found)),
         Err(why) => (why, "not found".to_owned()),
@@ -185,24 +193,40 @@ fn stdio_facts(spec: &StdioSpec) -> Identity {
         ("env".to_owned(), names.join(" ")),
         ("program".to_owned(), program),
     ]);
-    let (from, program) = (spec.cwd.as_deref().unwrap_or(Path::new("/")), Path::new(&facts["command"]));
-    for argument in scripts(program, &spec.args, |argument| from.join(argument).is_file()) {
-        facts.insert(format!("script {argument}"), contents(&from.join(argument)));
+    let (from, program) = (spec.cwd.path().unwrap_or(Path::new("/")), Path::new(&facts["command"]));
+    for script in scripts(program, &spec.args, |argument| from.join(argument).is_file()) {
+        let path = from.join(&script);
+        if path.ends_with(PACKAGE)
+            && let Some(main) = main_of(&path)
+        {
+            facts.insert(format!("script {}", main.display()), contents(&main));
+        }
+        facts.insert(format!("script {script}"), contents(&path));
     }
     facts
 }
 
-/// Returns which of a program's arguments are files that it runs.
-fn scripts<'a>(program: &Path, args: &'a [String], is_file: impl Fn(&str) -> bool) -> Vec<&'a str> {
+/// Returns the file that a folder of node's begins with, as its description says.
+fn main_of(package: &Path) -> Option<PathBuf> {
+    let mut text = String::new();
+    File::open(package).ok()?.take(PACKAGE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let said: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let main = package.parent()?.join(said["main"].as_str()?);
+    let forms = ["", ".js", "/index.js"].map(|form| PathBuf::from(format!("{}{form}", main.display())));
+    forms.into_iter().find(|form| form.is_file())
+}
+
+/// Returns which files a program runs, by its arguments.
+fn scripts(program: &Path, args: &[String], is_file: impl Fn(&str) -> bool) -> Vec<String> {
     let mut interpreter = interpreter(program);
     let (mut found, mut before) = (Vec::new(), "");
     for argument in args.iter().map(String::as_str) {
         let ending = Path::new(argument).extension();
         let is_script = ending.is_some_and(|ending| SCRIPTS.iter().any(|known| ending == *known));
-        let is_beside = BESIDE.contains(&before);
+        let is_beside = BESIDE.contains(&before) || interpreter.is_some_and(|name| has_value(name, before));
         let is_first = interpreter.is_some() && !is_beside;
         if (is_script || is_first) && is_file(argument) {
-            found.push(argument);
+            found.push(argument.to_owned());
             interpreter = interpreter.filter(|_| !is_first);
         } else if let Some(name) = interpreter {
             interpreter = match argument {
@@ -213,13 +237,28 @@ fn scripts<'a>(program: &Path, args: &'a [String], is_file: impl Fn(&str) -> boo
                 word if name == "env" && word.contains('=') => Some(name),
                 word if name == "env" => self::interpreter(Path::new(word)),
                 word if WORDS_BEFORE.contains(&word) => Some(name),
-                // What is run has a name, and every file after it is data.
-                _ => None,
+                // What is run has a name, and every file after it is data. It may stand for a file.
+                word => {
+                    let forms = FORMS.map(|form| format!("{}{form}", word.trim_end_matches('/')));
+                    found.extend(forms.into_iter().filter(|form| is_file(form)));
+                    None
+                }
             };
         }
         before = argument;
     }
     found
+}
+
+/// Returns whether what comes after an option of an interpreter belongs to it.
+fn has_value(interpreter: &str, option: &str) -> bool {
+    match interpreter {
+        "python" | "pypy" => matches!(option, "-X" | "-W"),
+        "perl" | "ruby" => matches!(option, "-I"),
+        "php" => matches!(option, "-d"),
+        "node" | "nodejs" => matches!(option, "-C" | "--conditions"),
+        _ => false,
+    }
 }
 
 /// Returns which interpreter a program is, whatever its version, if it is one.
@@ -300,6 +339,12 @@ mod tests {
             ("/usr/bin/env", "A=1 python3 serve", "serve"),
             ("/usr/bin/bash", "-c data", ""),
             ("/usr/bin/bash", "-e serve data", "serve"),
+            ("/usr/bin/python3", "-X utf8 serve data", "serve"),
+            ("/usr/bin/perl", "-I lib serve data", "serve"),
+            ("/usr/bin/php", "-d a=b serve", "serve"),
+            ("/usr/bin/python3", "/srv/app data", "/srv/app/__main__.py"),
+            ("/usr/bin/node", "/srv/web/ data", "/srv/web/package.json /srv/web/index.js"),
+            ("/usr/bin/node", "build data", "build.js"),
             // What is run has a name; the files after it are data.
             ("/usr/bin/uv", "--directory /srv run mcp-server-sqlite --db-path data", ""),
             ("/usr/bin/env", "uvx mcp-server-sqlite --db-path data", ""),
@@ -309,8 +354,21 @@ mod tests {
             ("/srv/serve", "data serve", ""),
             ("/usr/bin/npx", "data tool.js", "tool.js"),
         ];
-        let files =
-            ["/srv/serve", "/srv/data", "serve", "data", "hook.js", "serve.dll", "tool.js", "app.jar"];
+        let files = [
+            "/srv/serve",
+            "/srv/data",
+            "serve",
+            "data",
+            "hook.js",
+            "serve.dll",
+            "tool.js",
+            "app.jar",
+            "lib",
+            "build.js",
+            "/srv/app/__main__.py",
+            "/srv/web/package.json",
+            "/srv/web/index.js",
+        ];
         for (program, args, expected) in cases {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
             let found = scripts(Path::new(program), &args, |argument| files.contains(&argument));

@@ -120,7 +120,7 @@ pub struct McpAddArgs {
     /// Its environment; `secret:NAME` is a secret and `${NAME}` a variable of the hub's; repeatable
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub env: Vec<String>,
-    /// The folder it starts in; the workspace if left out
+    /// The folder it starts in; one of its own, which no tool can reach, if left out
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub cwd: Option<String>,
     /// A server that is reached over HTTP

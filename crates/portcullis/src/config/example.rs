@@ -342,7 +342,7 @@ mod tests {
         ## command = "npx"
         # Its arguments, as they are: nothing in them stands for a variable or a secret, which belong into `env`.
         ## args = []
-        # The folder it starts in; the workspace if left out.
+        # The folder it starts in; one of its own, which no tool can reach, if left out.
         ## cwd = "~/project"
         # Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
         ## url = "https://mcp.example.com/mcp"

@@ -447,7 +447,7 @@ pub(super) struct McpServer {
     /// Its arguments, as they are: nothing in them stands for a variable or a secret, which belong into `env`.
     #[schemars(example = ["-y", "@modelcontextprotocol/server-filesystem"])]
     pub(super) args: Vec<String>,
-    /// The folder it starts in; the workspace if left out.
+    /// The folder it starts in; one of its own, which no tool can reach, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"~/project")]
     pub(super) cwd: Option<String>,

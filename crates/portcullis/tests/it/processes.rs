@@ -108,6 +108,19 @@ async fn how_a_server_ended_is_told() {
     .await;
 }
 
+/// Many programs read what is where they are started, and some run it: `python -m` whatever is called like a module.
+#[tokio::test]
+async fn a_server_is_not_started_where_agents_write() {
+    let home = home();
+    home.write("json.py", "raise SystemExit('planted')");
+    home.configure("[mcp.far]\ncommand = \"sh\"\nargs = [\"-c\", \"pwd >&2; ls -A >&2; exit 3\"]\n");
+    let _hub = home.serve().await;
+    let status = failed(&home).await;
+    let folder = home.path().canonicalize().unwrap().join("workspace/servers/far");
+    let said = serde_json::json!([folder.display().to_string(), "[it ended: exit status: 3]"]);
+    assert_eq!(status["stderr"], said, "{status}");
+}
+
 async fn status_reason(home: &Home) -> String {
     status(home).await["reason"].as_str().unwrap_or_default().to_owned()
 }

@@ -18,10 +18,10 @@ const LATENCY_OF_PEER_MAX: f64 = 0.6;
 const MEMORY_MB_MAX: f64 = 25.0;
 const IN_FLIGHT: usize = 16;
 /// How long one side is loaded at a time, how long before it counts, and how often the sides take turns.
-const TURN: Duration = Duration::from_millis(1_000);
+const TURN: Duration = Duration::from_millis(700);
 const ALONE_TURN: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_millis(500);
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 /// The same where builds are compared: short, so that none has a quiet machine to itself.
 const COMPARED_TURN: Duration = Duration::from_millis(300);
 const COMPARED_ROUNDS: usize = 25;

@@ -9,7 +9,9 @@
 use anyhow::{Context, bail};
 use portcullis_core::Registry;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
-use portcullis_upstream::{Processes, Program, StatusKind, StdioSpec, TransportSpec, Upstream, Values};
+use portcullis_upstream::{
+    Folder, Processes, Program, StatusKind, StdioSpec, TransportSpec, Upstream, Values,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +90,7 @@ async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
     let transport = TransportSpec::Stdio(StdioSpec {
         program: Program(Arc::new(move || Ok(own.clone()))),
         args,
-        cwd: None,
+        cwd: Folder::Inherited,
         env: Vec::new(),
         values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
         processes: Arc::new(Processes::new()?),

@@ -2,7 +2,9 @@
 
 use crate::support::{World, prefixed};
 use portcullis_testkit::wait::{PATIENCE, until, within};
-use portcullis_upstream::{Processes, Program, ServerSpec, StatusKind, StdioSpec, TransportSpec, Values};
+use portcullis_upstream::{
+    Folder, Processes, Program, ServerSpec, StatusKind, StdioSpec, TransportSpec, Values,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,7 @@ pub(crate) fn program(script: &str, folder: &Path) -> ServerSpec {
     let spec = StdioSpec {
         program: Program(Arc::new(|| Ok("/bin/sh".into()))),
         args: vec!["-c".to_owned(), script.to_owned(), "server".to_owned(), starts],
-        cwd: None,
+        cwd: Folder::Inherited,
         env: Vec::new(),
         values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
         processes: Arc::new(Processes::new().unwrap()),
