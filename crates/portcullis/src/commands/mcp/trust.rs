@@ -38,8 +38,14 @@ impl Desk {
                 }
                 Some(_) => print::out(summary(name, &different)),
             }
-            if args.diff {
+            // Whoever is asked about a change sees all of it.
+            let is_asked = !args.yes && !print::nobody_to_ask();
+            if args.diff || (is_asked && before.is_some()) {
                 different.iter().for_each(|one| print::out(word_for_word(one)));
+            } else if is_asked {
+                print::note(format!(
+                    "Descriptions are cut, and schemas are not shown. To read every word first: portcullis mcp trust {name} --diff"
+                ));
             }
         }
         let is_known = before.is_some() && different.is_empty();
