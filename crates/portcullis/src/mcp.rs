@@ -74,10 +74,12 @@ impl Makers {
         programs::find(&self.programs, &server.name, &server.command).map(drop)
     }
 
-    /// Forgets all that is kept of a server but its login. Returns whether it was trusted.
+    /// Forgets all that is kept of a server but its login, once it is out of the configuration. Returns whether it was
+    /// trusted.
     pub(crate) fn forget(&self, name: &str) -> anyhow::Result<bool> {
         let was_trusted = self.pins.revoke(name)?;
-        self.toggles.forget(name)?;
+        // A hub that has not read the configuration yet would start one that was switched off.
+        self.toggles.remove(name)?;
         self.offers.forget(name)?;
         self.programs.forget(name)?;
         Ok(was_trusted)
@@ -85,7 +87,25 @@ impl Makers {
 
     /// Returns whether a server is to run: what somebody said last counts, then the configuration.
     pub(crate) fn is_wanted(&self, server: &McpServer) -> bool {
-        self.toggles.of(&server.name).enabled.unwrap_or(server.enabled)
+        let toggle = self.toggles.of(&server.name);
+        !toggle.removed && !self.is_unseen(server) && toggle.enabled.unwrap_or(server.enabled)
+    }
+
+    /// Returns whether a server came from elsewhere, and nobody has looked at it yet.
+    pub(crate) fn is_unseen(&self, server: &McpServer) -> bool {
+        let name = &server.name;
+        self.toggles.of(name).unseen && !server.always_trusted && self.pins.of(name).is_none()
+    }
+
+    /// Forgets that these were taken out, where the configuration in force was read after that: one of their name that is
+    /// in there is another.
+    pub(crate) fn forget_removed(&self, names: &[String]) {
+        for name in names {
+            if let Err(error) = self.toggles.forget_removed(name) {
+                // The next look tries again, so this would be said twice a second.
+                tracing::debug!(target: "upstream", server = %name, %error, "A removed server is not forgotten yet.");
+            }
+        }
     }
 }
 

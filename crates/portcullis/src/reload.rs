@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the file is looked at. A look costs four system calls, and works on every file system and with every
+/// How often the file is looked at. A look costs five system calls, and works on every file system and with every
 /// editor, which watches do not.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -35,13 +35,20 @@ pub(crate) async fn watch(
     bound: Option<Bound>,
     log_level: LogLevel,
 ) {
+    let mut in_force = true;
     loop {
         tokio::select! {
             () = composed.hub.closed() => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
+        let makers = &composed.servers.makers;
+        // Before the file is looked at: these were taken out of it, so what it has of their names is new.
+        let removed = makers.toggles.removed();
         let now = version(home.path());
         if now == seen {
+            if in_force {
+                makers.forget_removed(&removed);
+            }
             continue;
         }
         seen = now;
@@ -51,6 +58,8 @@ pub(crate) async fn watch(
                     tracing::warn!(target: "config", "{warning}");
                 }
                 composed.apply(&loaded.config, bound.as_ref());
+                in_force = true;
+                makers.forget_removed(&removed);
                 log_level.set(loaded.config.logging.level);
                 let waiting = start.diff_needs_restart(&loaded.config);
                 if waiting.is_empty() {
@@ -61,6 +70,7 @@ pub(crate) async fn watch(
                 }
             }
             Err(errors) => {
+                in_force = false;
                 for problem in &errors.problems {
                     tracing::error!(target: "config", "{problem}");
                 }

@@ -36,6 +36,9 @@ pub struct Toggle {
     /// Whether it came from elsewhere, and is not to run before a person has looked at it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
+    /// Whether it was taken out of the configuration. A hub may notice this first, and must not start it once more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
     /// Whenever this is another number, the hub connects anew.
     pub reloads: u64,
 }
@@ -73,17 +76,18 @@ impl Toggles {
     }
 
     pub fn set(&self, server: &str, enabled: Option<bool>) -> Result<(), ServersError> {
-        self.change(server, |toggle| toggle.enabled = enabled)
+        self.change(server, |toggle| (toggle.enabled, toggle.removed) = (enabled, false))
     }
 
     /// Keeps a server off until [`Toggles::seen`].
     pub fn hold(&self, server: &str) -> Result<(), ServersError> {
-        self.change(server, |toggle| (toggle.enabled, toggle.unseen) = (Some(false), true))
+        let held = Toggle { enabled: Some(false), unseen: true, ..Toggle::default() };
+        self.change(server, |toggle| *toggle = Toggle { reloads: toggle.reloads, ..held })
     }
 
     /// Leaves it to the configuration whether a server runs, now that a person has looked at it.
     pub fn seen(&self, server: &str) -> Result<(), ServersError> {
-        self.change(server, |toggle| (toggle.enabled, toggle.unseen) = (None, false))
+        self.change(server, |toggle| *toggle = Toggle { reloads: toggle.reloads, ..Toggle::default() })
     }
 
     pub fn reload(&self, server: &str) -> Result<(), ServersError> {
@@ -93,6 +97,28 @@ impl Toggles {
     /// Leaves everything about a server to the configuration again.
     pub fn forget(&self, server: &str) -> Result<(), ServersError> {
         self.change(server, |toggle| *toggle = Toggle::default())
+    }
+
+    /// Forgets what was wanted of a server that is out of the configuration, and keeps it off until
+    /// [`Toggles::forget_removed`].
+    pub fn remove(&self, server: &str) -> Result<(), ServersError> {
+        self.change(server, |toggle| *toggle = Toggle { removed: true, ..Toggle::default() })
+    }
+
+    /// Returns the servers that were taken out of the configuration, as far as that is not forgotten yet.
+    pub fn removed(&self) -> Vec<String> {
+        let current = self.live.current();
+        let known = current.known.iter().flatten().filter(|(_, toggle)| toggle.removed);
+        known.map(|(server, _)| server.clone()).collect()
+    }
+
+    /// Forgets that a server was taken out, unless somebody said something else of one of its name since.
+    pub fn forget_removed(&self, server: &str) -> Result<(), ServersError> {
+        self.change(server, |toggle| {
+            if toggle.removed {
+                *toggle = Toggle::default();
+            }
+        })
     }
 
     fn change(&self, server: &str, edit: impl FnOnce(&mut Toggle)) -> Result<(), ServersError> {
@@ -181,6 +207,22 @@ mod tests {
         assert!(Toggles::open(folder.path()).of("git").unseen);
         toggles.seen("git").unwrap();
         assert_eq!(toggles.of("git"), Toggle::default());
+    }
+
+    #[test]
+    fn what_was_removed_is_forgotten_unless_one_of_its_name_came_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hub, command) = (Toggles::open(folder.path()), Toggles::open(folder.path()));
+        command.hold("git").unwrap();
+        command.remove("git").unwrap();
+        assert_eq!(hub.of("git"), Toggle { removed: true, ..Toggle::default() });
+        assert_eq!(hub.removed(), ["git"]);
+        command.hold("git").unwrap();
+        hub.forget_removed("git").unwrap();
+        assert!(hub.of("git").unseen && hub.removed().is_empty());
+        command.remove("git").unwrap();
+        hub.forget_removed("git").unwrap();
+        assert_eq!(hub.of("git"), Toggle::default());
     }
 
     #[test]

@@ -196,8 +196,7 @@ impl Desk {
 /// Says why a server must not be started yet: it came from another program's file, and nobody has looked at it.
 pub(crate) fn may_run(server: &McpServer, makers: &Makers) -> Result<(), String> {
     let name = &server.name;
-    let is_known = server.always_trusted || makers.pins.of(name).is_some();
-    if is_known || !makers.toggles.of(name).unseen {
+    if !makers.is_unseen(server) {
         return Ok(());
     }
     Err(format!(

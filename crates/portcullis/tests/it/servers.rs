@@ -5,6 +5,7 @@ use crate::support::{home, http, names};
 use portcullis_testkit::process::{Home, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 fn offer() -> Value {
     json!({
@@ -407,6 +408,67 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     let unreadable = &found["unreadable"][0];
     assert!(unreadable["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{found}");
     assert!(!unreadable["why"].as_str().unwrap().is_empty(), "{found}");
+}
+
+/// Writes a file of another program with a server that leaves a trace when it is started. Returns file and trace.
+fn traced(home: &Home) -> (String, PathBuf) {
+    let (file, trace) = (home.user().join("mcp.json"), home.user().join("trace"));
+    let server = json!({ "command": "/usr/bin/touch", "args": [trace] });
+    std::fs::write(&file, json!({ "mcpServers": { "traced": server } }).to_string()).unwrap();
+    (file.display().to_string(), trace)
+}
+
+#[tokio::test]
+async fn what_was_held_back_is_not_started_by_its_removal() {
+    let home = home();
+    let (file, trace) = traced(&home);
+    let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let _hub = home.serve().await;
+    let configured = async |count: usize| {
+        until("the hub has the configuration", async || {
+            // As the hub has it, which may be later than the file.
+            let written =
+                std::fs::read(home.path().join("workspace/secure/servers.json")).unwrap_or_default();
+            let written: Value = serde_json::from_slice(&written).unwrap_or_default();
+            (written["servers"].as_object().is_some_and(|all| all.len() == count)).then_some(())
+        })
+        .await;
+    };
+    done(&home, &["mcp", "import", &file, "--yes"]).await;
+    let with_it = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    configured(1).await;
+    done(&home, &["mcp", "remove", "traced"]).await;
+    configured(0).await;
+    assert!(!trace.exists());
+    // Imported once more, it is held back once more.
+    done(&home, &["mcp", "import", &file, "--yes"]).await;
+    configured(1).await;
+    done(&home, &["mcp", "remove", "traced"]).await;
+    configured(0).await;
+    assert!(!trace.exists());
+    // Who writes one of its name by hand wants it, and does not find it switched off.
+    assert_ne!(before, with_it);
+    home.configure(&with_it);
+    until("it was started", async || trace.exists().then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_nobody_has_looked_at_is_not_switched_on_by_the_configuration() {
+    let home = home();
+    let (file, _) = traced(&home);
+    done(&home, &["mcp", "import", &file, "--yes"]).await;
+    let path = home.path().join("portcullis.toml");
+    let written = std::fs::read_to_string(&path).unwrap();
+    home.configure(&written.replace("[mcp.traced]\n", "[mcp.traced]\nenabled = false\n"));
+    // Says nothing that the configuration does not say, so it leaves it to that.
+    done(&home, &["mcp", "disable", "traced"]).await;
+    home.configure(&written);
+    let listed = home.run(&["mcp", "list", "--json"]).await.json();
+    assert_eq!(
+        (&listed[0]["enabled"], &listed[0]["enabled_in_configuration"]),
+        (&json!(false), &json!(true)),
+        "{listed}"
+    );
 }
 
 #[tokio::test]
