@@ -34,6 +34,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The longest part of an answer that is looked at.
 const PART_BYTES_MAX: usize = 4 * 1024;
 pub(super) const PATH: &str = "/callback";
+/// The port that browsers do not name.
+const USUAL_PORT: u16 = 80;
 
 const DONE: &str = "Portcullis has what it needs. You can close this page.";
 const NOT_DONE: &str = "The login did not succeed. The terminal says why; you can close this page.";
@@ -127,10 +129,7 @@ async fn answer(
     bring: mpsc::Sender<Brought>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let hosts = [format!("127.0.0.1:{}", expected.port), format!("localhost:{}", expected.port)];
-    // A page elsewhere that has this address by a trick of names.
-    let at_home = hosts.iter().any(|known| known == host);
-    if !at_home || request.method() != Method::GET || request.uri().path() != PATH {
+    if !is_here(host, expected.port) || request.method() != Method::GET || request.uri().path() != PATH {
         return Ok(page(StatusCode::NOT_FOUND, STRANGE));
     }
     let query = request.uri().query().unwrap_or_default();
@@ -160,6 +159,12 @@ async fn answer(
     }
 }
 
+/// Returns whether the visitor means this machine. A page elsewhere may have this address by a trick of names.
+fn is_here(host: &str, port: u16) -> bool {
+    let is = |name: &str| host == format!("{name}:{port}") || (port == USUAL_PORT && host == name);
+    is("127.0.0.1") || is("localhost")
+}
+
 /// Compares without telling by the time it takes how much was right.
 fn is_equal(one: &str, other: &str) -> bool {
     one.len() == other.len()
@@ -181,4 +186,25 @@ fn page(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
         response.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_left_out_only_where_browsers_do_so() {
+        for (host, port, expected) in [
+            ("127.0.0.1:80", 80, true),
+            ("127.0.0.1", 80, true),
+            ("localhost", 80, true),
+            ("localhost:8080", 8080, true),
+            ("localhost", 8080, false),
+            ("localhost:80", 8080, false),
+            ("evil.example", 80, false),
+            ("", 80, false),
+        ] {
+            assert_eq!(is_here(host, port), expected, "{host} {port}");
+        }
+    }
 }
