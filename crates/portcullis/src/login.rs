@@ -5,7 +5,7 @@ use crate::secrets::LiveSecrets;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
-use portcullis_store::secrets::{HELD_ABOUT, SecretRef, SecretStore};
+use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore};
 use portcullis_upstream::{About, ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,6 +57,11 @@ impl Login {
         Ok(Login { oauth: Arc::new(oauth), place })
     }
 
+    /// Returns whether something is kept of it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.place.store.held(&self.place.server).is_ok_and(|held| !held.is_empty())
+    }
+
     pub(crate) fn oauth(&self) -> Arc<OAuth> {
         self.oauth.clone()
     }
@@ -69,6 +74,28 @@ impl Login {
         let now = digest(&self.place.store, &self.place.server);
         std::mem::replace(&mut *seen, now) != now
     }
+}
+
+/// Returns the login of a server, also where the configuration does not speak of it any more but something is kept of it.
+pub(crate) fn to_end(server: &McpServer, config: &Config, store: Arc<SecretStore>) -> Option<Login> {
+    let wanted = server.oauth.clone().unwrap_or_default();
+    let login = Login::new(server, &wanted, config, store, None).ok()?;
+    (server.oauth.is_some() || login.is_kept()).then_some(login)
+}
+
+/// Forgets what is kept of a login of which nobody knows any more where it was. Returns whether there was one.
+pub(crate) fn forget_left(store: &SecretStore, server: &str) -> Result<bool, SecretError> {
+    let held = match store.held(server) {
+        // Nothing is kept under what is no name.
+        Err(SecretError::Name(_)) => return Ok(false),
+        held => held?,
+    };
+    if held.is_empty() {
+        return Ok(false);
+    }
+    // Whoever renews it at this moment would keep it again.
+    let _turn = store.turn(server)?;
+    store.let_go(server)
 }
 
 /// A client's secret goes to the host where tokens are, if it was granted for that.

@@ -10,7 +10,7 @@ use crate::commands::mcp::{Desk as CommandDesk, may_run, reached};
 use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
 use crate::import::{self, Around, Found};
-use crate::login::Login;
+use crate::login;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
     Actor, AddServer, DefinitionChange, DefinitionShown, Done, Importable, ImportableFile, ImportableServer,
@@ -204,19 +204,22 @@ impl HubDesk {
         let login = composed.servers.login(&name).or_else(|| {
             let config = self.config();
             let server = config.mcp.iter().find(|server| server.name == name)?;
-            let store = composed.servers.makers.secrets.clone();
-            Login::new(server, server.oauth.as_ref()?, &config, store, None).ok().map(Arc::new)
+            login::to_end(server, &config, composed.servers.makers.secrets.clone()).map(Arc::new)
         });
-        let (server, by) = (name.clone(), actor.name);
-        let said = blocking(move || {
+        let (server, by, has_login) = (name.clone(), actor.name, login.is_some());
+        let (said, left) = blocking(move || {
             let path = config::remove_server(home.path(), &environment, &name).map_err(edit_problem)?;
             composed.servers.makers.forget(&name).map_err(explained)?;
-            Ok(format!("Server `{name}` is out of {}, and no longer trusted.", path.display()))
+            let makers = &composed.servers.makers;
+            // A store that is locked keeps what it has; it is no reason to keep the server.
+            let left = !has_login && login::forget_left(&makers.secrets, &name).unwrap_or(false);
+            Ok((format!("Server `{name}` is out of {}, and no longer trusted.", path.display()), left))
         })
         .await?;
         tracing::info!(target: "admin", admin = by, %server, "A server was removed.");
         let ended = match login {
             Some(login) => crate::commands::mcp_auth::ended(&server, login.oauth().log_out().await),
+            None if left => crate::commands::mcp_auth::ended(&server, Ok(crate::commands::mcp_auth::left())),
             None => None,
         };
         Ok(done([Some(said), ended].into_iter().flatten().collect::<Vec<_>>().join(" ")))

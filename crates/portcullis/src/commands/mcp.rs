@@ -17,6 +17,8 @@ use crate::{BadUsage, print, private};
 use anyhow::Result;
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
+use portcullis_store::secrets::SecretStore;
+use portcullis_upstream::LoggedOut;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -112,9 +114,12 @@ impl Desk {
         let login = login.map(|server| mcp_auth::login_of(&self.home, &self.config, server, Asking::ToOpen));
         let login = login.transpose()?;
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
-        let was_trusted = self.makers(false)?.forget(name)?;
-        let ended = login.map(|login| block_on(async { login.oauth().log_out().await }));
-        let ended = ended.transpose()?;
+        let makers = self.makers(false)?;
+        let was_trusted = makers.forget(name)?;
+        let ended = match login {
+            Some(login) => Some(block_on(async { login.oauth().log_out().await })?),
+            None => self.end_left(name, makers.secrets.clone()).map(Ok),
+        };
         if self.as_json {
             let mut said = json!({ "removed": name, "was_trusted": was_trusted, "file": path });
             if let Some(ended) = ended {
@@ -128,6 +133,20 @@ impl Desk {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Ends a login that the configuration does not speak of any more. Nobody is asked for a passphrase: few servers have
+    /// one.
+    fn end_left(&self, name: &str, store: Arc<SecretStore>) -> Option<LoggedOut> {
+        mcp_auth::end_left(&self.config, name, store).unwrap_or_else(|error| {
+            // A program on this machine has none but by a slip.
+            if self.server(name).is_ok_and(|server| server.place.is_some()) {
+                print::note(format!(
+                    "Whether a login of `{name}` is kept could not be looked at: {error:#}. To forget it: portcullis mcp logout {name}"
+                ));
+            }
+            None
+        })
     }
 
     fn reload(&self, name: &str) -> Result<ExitCode> {

@@ -3,12 +3,13 @@
 use super::{Opened, block_on, open};
 use crate::config::{Config, McpServer};
 use crate::home::{Home, make_private};
-use crate::login::Login;
+use crate::login::{self, Login};
 use crate::secrets::Asking;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
+use portcullis_store::secrets::SecretStore;
 use portcullis_upstream::{About, Consent, LoggedOut, OAuthError, Tokens};
 use serde_json::{Value, json};
 use std::future::Future;
@@ -30,7 +31,8 @@ pub(crate) enum Browser {
 /// Lets the person at the terminal log in to a server.
 pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: bool) -> Result<ExitCode> {
     let Opened { home, loaded, .. } = open(home)?;
-    let about = log_in(&home, &loaded.config, server(&loaded.config, name)?, browser, as_json)?;
+    let login = login_of(&home, &loaded.config, server(&loaded.config, name)?, Asking::ToMake)?;
+    let about = log_in(&login, browser, as_json)?;
     let withheld = about.withheld(&about.asked);
     if as_json {
         print::json(&json!({
@@ -52,22 +54,28 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
 }
 
 /// Shows the page of a login, and waits until the person has been there.
-pub(crate) fn log_in(
-    home: &Home,
-    config: &Config,
-    server: &McpServer,
-    browser: Browser,
-    as_json: bool,
-) -> Result<About> {
-    let login = login_of(home, config, server, Asking::ToMake)?;
+pub(crate) fn log_in(login: &Login, browser: Browser, as_json: bool) -> Result<About> {
     let terminal = Terminal { browser, as_json };
     Ok(block_on(async { login.oauth().log_in(&terminal).await })??)
 }
 
 /// Forgets the login of a server.
 pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<ExitCode> {
-    let login = login(home, name, Asking::ToOpen)?;
-    let ended = block_on(async { login.oauth().log_out().await })??;
+    let Opened { home, loaded, .. } = open(home)?;
+    let config = &loaded.config;
+    let is_set = config.mcp.iter().any(|server| server.name == name && server.oauth.is_some());
+    let login = server(config, name).and_then(|server| login_of(&home, config, server, Asking::ToOpen));
+    let ended = match login {
+        // Nothing speaks of a login; one may be kept all the same.
+        Err(error) if !is_set => {
+            let store = crate::secrets::open(&home, config, Arc::new(SystemClock), Asking::ToOpen)?;
+            end_left(config, name, Arc::new(store))?.ok_or(error)?
+        }
+        login => {
+            let login = login?;
+            block_on(async { login.oauth().log_out().await })??
+        }
+    };
     if as_json {
         let mut said = ended_json(&Ok(ended));
         said["server"] = name.into();
@@ -77,6 +85,21 @@ pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<E
         print::line(said.unwrap_or_else(|| format!("There was no login of `{name}`.")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a login that the configuration does not speak of any more. Returns nothing where none is kept.
+pub(crate) fn end_left(config: &Config, name: &str, store: Arc<SecretStore>) -> Result<Option<LoggedOut>> {
+    let server = config.mcp.iter().find(|server| server.name == name);
+    if let Some(login) = server.and_then(|server| login::to_end(server, config, store.clone())) {
+        return Ok(Some(block_on(async { login.oauth().log_out().await })??));
+    }
+    Ok(login::forget_left(&store, name)?.then(left))
+}
+
+/// What became of a login of which nothing is known but its tokens.
+pub(crate) fn left() -> LoggedOut {
+    let why = "the configuration does not say any more which server they are for, so they are not revoked";
+    LoggedOut { was: true, tokens: Tokens::Left(why.to_owned()) }
 }
 
 /// Says what became of a login that was to end; nothing where there was none.
@@ -114,11 +137,6 @@ pub(crate) fn ended_json(ended: &Result<LoggedOut, OAuthError>) -> Value {
         Err(error) => (false, false, Some(error.to_string())),
     };
     json!({ "logged_out": was, "revoked": revoked, "not_revoked": why })
-}
-
-fn login(home: Option<&Path>, name: &str, asking: Asking) -> Result<Login> {
-    let Opened { home, loaded, .. } = open(home)?;
-    login_of(&home, &loaded.config, server(&loaded.config, name)?, asking)
 }
 
 pub(crate) fn login_of(home: &Home, config: &Config, server: &McpServer, asking: Asking) -> Result<Login> {

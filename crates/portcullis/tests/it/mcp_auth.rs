@@ -193,6 +193,65 @@ async fn a_server_that_wants_a_login_is_added_with_it() {
     assert_eq!(text(&open(&mut client).await), "open");
 }
 
+/// Nothing is written that speaks of the login, so nobody could end it later.
+#[tokio::test]
+async fn a_server_that_is_not_added_after_all_is_logged_out() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    let (url, issuer) = (world.url(), world.issuer_place());
+    home.configure(&format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n"));
+    // The file cannot be replaced any more once the person has logged in.
+    let add = ["mcp", "add", "notes", "--url", &url, "--oauth", "--yes"];
+    let mut child = home.command(&add).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let page = within("the login page", async {
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if line.trim_start().starts_with("http") {
+                return line.trim().to_owned();
+            }
+        }
+    })
+    .await;
+    home.configure("this is no configuration");
+    Person::default().show(&page).await.unwrap();
+    while lines.next_line().await.unwrap().is_some() {}
+    assert!(!within("the end", child.wait()).await.unwrap().success());
+    assert_eq!(world.asked("as", "/revoke").len(), 2);
+    configure(&home, &world);
+    let ran = home.run(&["mcp", "logout", "notes"]).await;
+    assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+}
+
+/// What is kept of a login goes also where the configuration does not speak of it any more.
+#[tokio::test]
+async fn a_login_that_is_not_configured_any_more_can_be_ended() {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let (url, issuer) = (world.url(), world.issuer_place());
+    let egress = format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n");
+    let without = format!("{egress}[mcp.notes]\nurl = \"{url}\"\n");
+    let program = format!("{egress}[mcp.notes]\ncommand = \"true\"\n");
+    let revoked = "is forgotten, and its tokens are revoked.";
+    let not_revoked = "Its tokens may be good still: the configuration does not say any more";
+    for (config, word, said) in [
+        (&without, "logout", revoked),
+        (&without, "remove", revoked),
+        (&program, "logout", not_revoked),
+        (&program, "remove", not_revoked),
+        (&egress, "logout", not_revoked),
+    ] {
+        let home = home();
+        configure(&home, &world);
+        log_in(&home).await;
+        home.configure(config);
+        let ran = home.run(&["mcp", word, "notes"]).await;
+        assert!(ran.code == 0 && ran.stdout.contains(said), "{config} {word}: {ran:?}");
+        configure(&home, &world);
+        let ran = home.run(&["mcp", "logout", "notes"]).await;
+        assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+    }
+}
+
 #[tokio::test]
 async fn the_end_of_a_login_is_told_to_who_made_its_tokens() {
     let unable = json!({ "revocation_endpoint": null });

@@ -3,9 +3,12 @@
 use super::look::{Looked, look, needs_secrets};
 use super::{Desk, explained, trust};
 use crate::cli::McpAddArgs;
-use crate::commands::environment;
-use crate::commands::mcp_auth::{Browser, log_in};
-use crate::config::{NewServer, add_servers, preview_servers};
+use crate::commands::mcp_auth::{Browser, ended as ended_words, log_in, login_of};
+use crate::commands::{block_on, environment};
+use crate::config::{Config, McpServer, NewServer, add_servers, preview_servers};
+use crate::login::Login;
+use crate::mcp::Makers;
+use crate::secrets::Asking;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
@@ -23,11 +26,31 @@ impl Desk {
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
         let makers = self.makers(needs_secrets(server))?;
         makers.programs.forget(name)?;
-        if args.oauth && !args.no_test {
-            log_in(&self.home, &config, server, Browser::Leave, self.as_json)?;
+        let logs_in = args.oauth && !args.no_test;
+        let login = logs_in.then(|| login_of(&self.home, &config, server, Asking::ToMake)).transpose()?;
+        let had_login = login.as_ref().is_some_and(Login::is_kept);
+        let logged_in = login.as_ref().map(|login| log_in(login, Browser::Leave, self.as_json)).transpose();
+        let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, &makers));
+        if let (Err(_), Some(login), false) = (&added, login, had_login) {
+            // Nothing was written that speaks of it, so nobody could end it later.
+            let ended = block_on(async { login.oauth().log_out().await })?;
+            ended_words(name, ended).into_iter().for_each(print::note);
         }
+        added
+    }
+
+    /// Looks at the server, unless that is not wanted, and writes it down.
+    fn add_looked(
+        &self,
+        args: &McpAddArgs,
+        new: NewServer,
+        server: &McpServer,
+        config: &Config,
+        makers: &Makers,
+    ) -> Result<ExitCode> {
+        let name = args.name.as_str();
         let mut looked: Option<Looked> =
-            if args.no_test { None } else { Some(look(server, &config, &makers)?) };
+            if args.no_test { None } else { Some(look(server, config, makers)?) };
         if let Some(looked) = looked.as_mut().filter(|looked| looked.seen.is_none()) {
             looked.hint = hint(args, looked.status.kind).or(looked.hint.take());
         }
