@@ -5,6 +5,7 @@ use crate::config::NewServer;
 use crate::private;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
+use portcullis_egress::own::Place;
 use portcullis_store::secrets::is_secret_name;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -431,7 +432,16 @@ fn legal_name(own: &str) -> Result<String, String> {
     if name.is_empty() { Err("its name has no letters that a name may have".to_owned()) } else { Ok(name) }
 }
 
+/// Returns the host as a secret is granted for it.
 fn host_of(url: &str) -> String {
+    let Ok(place) = url.parse::<Place>() else { return host_written(url) };
+    // The dot of a name that is complete as it stands is no part of a grant.
+    let host = place.host();
+    host.strip_suffix('.').unwrap_or(host).to_owned()
+}
+
+/// Returns what stands where the host does, in an address that cannot be used as it is.
+fn host_written(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();

@@ -381,3 +381,19 @@ fn what_is_no_such_file_is_refused() {
     note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there
     "#);
 }
+
+#[test]
+fn a_secret_is_granted_for_the_host_that_it_is_sent_to() {
+    for (url, host) in [
+        ("https://bücher.example/mcp", "xn--bcher-kva.example"),
+        ("https://A.example.com.:8443/mcp", "a.example.com"),
+        ("http://[::1]:80/mcp", "[::1]"),
+        ("unix:/run/x.sock:/mcp", "localhost"),
+    ] {
+        let text = serde_json::json!({ "mcpServers": { "a": {
+            "url": url, "headers": { "Authorization": "Bearer abcdefgh54321" },
+        } } });
+        let told = check("/home/me/mcp.json", &text.to_string());
+        assert!(told.contains(&format!(" for {host}:Authorization\n")), "{told}");
+    }
+}

@@ -480,6 +480,7 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
         "accepts": { "url": "https://a.example.com/mcp", "headers": { "Accept": "x", "Authorization": "Bearer abcdefgh54321" } },
         "both": { "url": "https://b.example.com/mcp", "env": { "A": "b" } },
         "nowhere": { "url": "nowhere" },
+        "odd": { "url": "https://o.example.com/mcp", "headers": { "X!Token": "abcdefgh67890" } },
     });
     std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
     let path = file.display().to_string();
@@ -492,16 +493,18 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
     "accepts": "`mcp.accepts.headers` is \"Accept\", expected names of headers, but none that the hub itself sets"
     "both": "`mcp.both.env` is for a server with `command`"
     "nowhere": "`mcp.nowhere.url` is no address of a server: relative URL without a base"
+    "odd": "the value of `X!Token` cannot be kept as a secret: `o.example.com:X!Token` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization"
     "#);
     let ran = home.run(&["mcp", "import", &path, "--only", "nonesuch"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`"), "{ran:?}");
+    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`, `odd`"), "{ran:?}");
     let ran = home.run(&["mcp", "import", &path, "--yes", "--json"]).await;
     let done = ran.json();
     assert_eq!((why(&done), &done["files"][0]["servers"][0]["name"]), (why(&dry), &json!("good")), "{done}");
     // Only what was taken over left something in the store.
     let secrets = home.run(&["secrets", "list", "--json"]).await.stdout;
     assert!(secrets.contains("GOOD_TOKEN") && !secrets.contains("AUTHORIZATION"), "{secrets}");
+    assert!(!secrets.contains("ODD"), "{secrets}");
     let said = [
         ran.stdout,
         home.run(&["mcp", "list"]).await.stdout,

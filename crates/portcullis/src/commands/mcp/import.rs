@@ -89,7 +89,11 @@ impl Desk {
             }
             // Each by itself: one that does not fit must not keep the others out.
             match check_server(self.home.path(), &environment, &server.server) {
-                Ok(()) => kept.push(server),
+                // Known before anything is kept: half of an import would be left behind.
+                Ok(()) => match check_grants(&server) {
+                    Ok(()) => kept.push(server),
+                    Err(why) => skipped.push((server.own, why)),
+                },
                 Err(EditError::Unfit { why, .. }) => skipped.push((server.own, why)),
                 Err(other) => skipped.push((server.own, other.to_string())),
             }
@@ -257,6 +261,16 @@ fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> 
             taken.push((name.clone(), lifted.value.as_ref().map(own)));
             lifted.rename(server, name);
         }
+    }
+    Ok(())
+}
+
+/// Says which value could not be kept, because nobody can grant it for where it is sent.
+fn check_grants(imported: &Imported) -> Result<(), String> {
+    for lifted in &imported.secrets {
+        lifted.grant.parse::<Grant>().map_err(|error| {
+            format!("the value of `{}` cannot be kept as a secret: {error}", printable(&lifted.key))
+        })?;
     }
     Ok(())
 }
