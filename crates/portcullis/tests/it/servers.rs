@@ -515,6 +515,36 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
 }
 
 #[tokio::test]
+async fn programs_are_told_all_that_people_are() {
+    let home = home();
+    let file = home.user().join("mcp.json");
+    let servers = json!({
+        "login": { "url": "https://a.example.com/mcp", "oauth": { "clientId": "me" }, "timeout": 5000 },
+        "plain": { "url": "https://b.example.com/mcp", "oauth": true },
+    });
+    std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
+    let path = file.display().to_string();
+    let found = home.run(&["mcp", "import", &path, "--yes", "--json"]).await.json();
+    let found = &found["files"][0]["servers"];
+    assert_eq!((&found[0]["oauth"], &found[0]["timeout_ms"]), (&json!({ "client_id": "me" }), &json!(5000)));
+    assert_eq!((&found[1]["oauth"], &found[1]["timeout_ms"]), (&json!(true), &Value::Null));
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let more = "[mcp.more]\ncommand = \"true\"\ncwd = \"/tmp\"\nstart = \"lazy\"\nidle_stop = \"10m\"\n\
+                per_client = true\nclients_max = 3\n";
+    home.configure(&format!("{written}{more}"));
+    let listed = home.run(&["mcp", "list", "--json"]).await.json();
+    let told = |name: &str| {
+        let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap();
+        let keys =
+            ["unseen", "cwd", "oauth", "timeout_ms", "start", "idle_stop_ms", "per_client", "clients_max"];
+        json!(keys.map(|key| server[key].clone()))
+    };
+    assert_eq!(told("login"), json!([true, null, true, 5000, "now", null, false, null]));
+    let timeout_ms = told("more")[3].clone();
+    assert_eq!(told("more"), json!([false, "/tmp", false, timeout_ms, "lazy", 600_000, true, 3]));
+}
+
+#[tokio::test]
 async fn what_is_to_be_set_for_an_import_replaces_no_secret() {
     let home = home();
     let set = home.command(&["secrets", "set", "GITHUB_TOKEN", "--grant", "api.github.com:authorization"]);

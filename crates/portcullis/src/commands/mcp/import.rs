@@ -309,6 +309,11 @@ fn told(imported: &Imported) -> String {
 fn shown(found: &Found) -> Value {
     let servers = found.servers.iter().map(|imported| {
         let server = imported.server.shown();
+        // As it stands in the configuration: true, or the settings.
+        let oauth = server.oauth.as_ref().map(|settings| match settings.as_slice() {
+            [] => Value::from(true),
+            settings => settings.iter().cloned().collect(),
+        });
         json!({
             "name": server.name,
             "own_name": imported.own,
@@ -318,6 +323,8 @@ fn shown(found: &Found) -> Value {
             "url": server.url,
             "env": server.env.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "headers": server.headers.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "oauth": oauth,
+            "timeout_ms": server.timeout_ms,
             "secrets": imported.secrets.iter().map(|secret| json!({
                 "key": secret.key, "secret": secret.name, "has_value": secret.value.is_some(), "grant": secret.grant,
             })).collect::<Vec<_>>(),
