@@ -14,9 +14,10 @@ use crate::home::{Home, make_private};
 use crate::mcp::Makers;
 use crate::secrets::Asking;
 use crate::{BadUsage, print, private};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
+use portcullis_server::local;
 use portcullis_store::secrets::SecretStore;
 use portcullis_upstream::LoggedOut;
 use serde_json::{Value, json};
@@ -117,6 +118,7 @@ impl Desk {
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
         let makers = self.makers(false)?;
         let was_trusted = makers.forget(name)?;
+        self.forget_removed(name, &makers)?;
         let ended = match login {
             Some(login) => Some(block_on(async { login.oauth().log_out().await })?),
             None => self.end_left(name, makers.secrets.clone()).map(Ok),
@@ -134,6 +136,16 @@ impl Desk {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Forgets that a server was removed, where no hub runs. One that runs does so once it has read the configuration.
+    fn forget_removed(&self, name: &str, makers: &Makers) -> Result<()> {
+        // Held meanwhile, so that none starts just now with what it read before.
+        let claim = local::claim(self.home.path()).context("the lock of the home folder")?;
+        if claim.is_some() {
+            makers.toggles.forget_removed(name)?;
+        }
+        Ok(())
     }
 
     /// Ends a login that the configuration does not speak of any more. Nobody is asked for a passphrase: few servers have
@@ -209,7 +221,7 @@ impl Desk {
     }
 
     fn hub_runs(&self) -> Result<bool> {
-        block_on(portcullis_server::local::connect(self.home.path())).map(|connected| connected.is_ok())
+        block_on(local::connect(self.home.path())).map(|connected| connected.is_ok())
     }
 }
 

@@ -469,6 +469,11 @@ async fn what_nobody_has_looked_at_is_not_switched_on_by_the_configuration() {
         (&json!(false), &json!(true)),
         "{listed}"
     );
+    // One of its name that comes later is another.
+    done(&home, &["mcp", "remove", "traced"]).await;
+    home.configure(&written);
+    let listed = home.run(&["mcp", "list", "--json"]).await.json();
+    assert_eq!(listed[0]["enabled"], true, "{listed}");
 }
 
 #[tokio::test]

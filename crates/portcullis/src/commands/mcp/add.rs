@@ -67,7 +67,12 @@ impl Desk {
         }
         let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
         // One that had the name before is not this one.
-        makers.toggles.forget(name)?;
+        if makers.toggles.of(name).removed {
+            // A hub that has yet to read the configuration would take this for a word on that other.
+            self.forget_removed(name, makers)?;
+        } else {
+            makers.toggles.forget(name)?;
+        }
         makers.pins.revoke(name)?;
         if let Some(seen) = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted) {
             makers.pins.trust(name, (**seen).clone(), &trust::by())?;
