@@ -212,8 +212,8 @@ pub trait Peer: Send + Sync {
         self.behind().and_then(Peer::state)
     }
 
-    /// Returns the answers that this round and those before it brought, where the client is asked by ending the round;
-    /// `None` where it can be asked while the call waits.
+    /// Returns the answers that this round brought, and those before it that nobody took, where the client is asked by
+    /// ending the round; `None` where it can be asked while the call waits.
     fn round(&self) -> Option<&Answers> {
         self.behind().and_then(Peer::round)
     }

@@ -123,7 +123,7 @@ impl CallJob {
             let duration = format_args!("{}ms", started.elapsed().as_millis());
             tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         }
-        let error = match outcome {
+        let mut error = match outcome {
             Ok(mut output) => {
                 if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&mut output, &target)
                     && let Some(task) = hub.tasks.remember(&client, || hub.gate.server_of(name), raw)
@@ -141,8 +141,10 @@ impl CallJob {
         if let (ErrorKind::NeedsInput, Some(input), Some(round), Some(digest)) =
             (error.kind, &error.input, &round, digest)
         {
-            let state = hub.seal.seal(&digest, round.answers().clone(), input);
-            return Some(Ok(Body::Clean(render::questions(revision, input, &state))));
+            match hub.seal.seal(&digest, &input.questions, round.leaves(input)) {
+                Ok(state) => return Some(Ok(Body::Clean(render::questions(revision, input, &state)))),
+                Err(refused) => error = refused,
+            }
         }
         let style = error_style(&hub, &client, &target);
         // It repeats names that the caller gave, which the gate does not hand back.

@@ -4,8 +4,8 @@ use crate::clean::Clean;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, Peer, Progress,
-    Question,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, OWN_KEYS, Peer,
+    Progress, Question,
 };
 use portcullis_wire::era::{Offers, RequestMeta};
 use portcullis_wire::rpc;
@@ -158,7 +158,7 @@ pub(crate) struct RoundPeer {
     offers: Offers,
     /// The same in the client's own words.
     capabilities: Option<Box<RawValue>>,
-    /// From this round and all before it.
+    /// From this round, and from those before it as far as they are still needed.
     answers: Answers,
     state: Option<String>,
     /// Of the connection, where it is one that lasts.
@@ -181,6 +181,19 @@ impl RoundPeer {
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.answers
+    }
+
+    /// Returns what the next round needs of this one: its answers, and what the call remembers.
+    ///
+    /// Whoever has nothing to remember has only asked: what the call remembered so far still counts, and nobody took the
+    /// answers that it waits for. A call that leaves something has had them, and may ask something else under the same key.
+    pub(crate) fn leaves(&self, input: &InputRequired) -> (Answers, Option<String>) {
+        if input.state.is_none() {
+            return (self.answers.clone(), self.state.clone());
+        }
+        let mut answers = self.answers.clone();
+        answers.retain(|key, _| key.starts_with(OWN_KEYS));
+        (answers, input.state.clone())
     }
 
     fn ask_now(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
@@ -251,5 +264,27 @@ impl Peer for RoundPeer {
             Some(session) => Box::pin(session.input_over.cancelled()),
             None => Box::pin(std::future::pending()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Stream;
+
+    #[test]
+    fn answers_are_kept_until_somebody_has_taken_them() {
+        let said = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), json!({}))).collect::<Answers>();
+        let brought = said(&["name", "portcullis_approval_1"]);
+        let (outlet, state) = (Stream::resumable(), Some("parked".to_owned()));
+        let round = RoundPeer::new(outlet, &RequestMeta::default(), brought.clone(), state.clone(), None);
+        let asks = |state: Option<&str>| InputRequired {
+            questions: Vec::new(),
+            state: state.map(str::to_owned),
+            more: Map::new(),
+        };
+        assert_eq!(round.leaves(&asks(None)), (brought, state), "a layer asks before the call is reached");
+        let left = (said(&["portcullis_approval_1"]), Some("later".to_owned()));
+        assert_eq!(round.leaves(&asks(Some("later"))), left, "the call has had its answer");
     }
 }

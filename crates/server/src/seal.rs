@@ -3,14 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use portcullis_core::{Answers, Clock, InputRequired, OWN_KEYS};
+use portcullis_core::{Answers, Clock, OWN_KEYS, Question, ToolError};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::sync::Arc;
 
 /// How long a client may take to answer.
 const ROUND_SECS_MAX: u64 = 15 * 60;
-/// How large the sealed text may be: answers to a few forms.
+/// How large the sealed text may be: answers to a few forms, and what a server wants to remember.
 const SEALED_BYTES_MAX: usize = 256 * 1024;
 
 /// Enough that no two texts of one hub meet.
@@ -59,14 +59,25 @@ impl Seal {
         Ok(Seal { key, clock })
     }
 
-    pub(crate) fn seal(&self, digest: &[u8; 32], answers: Answers, input: &InputRequired) -> String {
+    /// Seals what a round leaves. What could not come back is refused at once.
+    pub(crate) fn seal(
+        &self,
+        digest: &[u8; 32],
+        questions: &[Question],
+        (answers, state): (Answers, Option<String>),
+    ) -> Result<String, ToolError> {
         let expires = self.clock.since_epoch().as_secs() + ROUND_SECS_MAX;
-        let asked = input.questions.iter().map(|question| question.key.clone()).collect();
-        let sealed = Sealed { call: hex(digest), expires, answers, asked, state: input.state.clone() };
+        let asked = questions.iter().map(|question| question.key.clone()).collect();
+        let sealed = Sealed { call: hex(digest), expires, answers, asked, state };
         // Answers have string keys, so writing them cannot fail.
         let payload = serde_json::to_vec(&sealed).unwrap_or_default();
         let tag = self.mac(&payload).finalize().into_bytes();
-        format!("{}.{}", URL_SAFE_NO_PAD.encode(&payload), URL_SAFE_NO_PAD.encode(tag))
+        let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(&payload), URL_SAFE_NO_PAD.encode(tag));
+        if text.len() > SEALED_BYTES_MAX {
+            let what = "what the call has to remember until it is answered";
+            return Err(ToolError::too_large(what, text.len(), SEALED_BYTES_MAX));
+        }
+        Ok(text)
     }
 
     /// Returns what stands for a text where the text itself must not be told. Another hub's is another one.
@@ -111,7 +122,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{Ask, Question, SystemClock};
+    use portcullis_core::{Ask, ErrorKind, SystemClock};
     use std::time::{Duration, SystemTime};
 
     struct Late;
@@ -127,13 +138,8 @@ mod tests {
         let seal = Seal::new(Arc::new(SystemClock)).unwrap();
         let answers = Answers::from([("k".to_owned(), serde_json::json!({"action": "accept"}))]);
         let ask = Ask::elicit("May it?", serde_json::json!({}));
-        let question = Question { key: "portcullis_approval".to_owned(), ask };
-        let input = InputRequired {
-            questions: vec![question],
-            state: Some("s".to_owned()),
-            more: Default::default(),
-        };
-        let text = seal.seal(&[7; 32], answers.clone(), &input);
+        let questions = [Question { key: "portcullis_approval".to_owned(), ask }];
+        let text = seal.seal(&[7; 32], &questions, (answers.clone(), Some("s".to_owned()))).unwrap();
         let mut opened = seal.open(&[7; 32], &text).unwrap();
         assert_eq!((&opened.answers, opened.state.as_deref()), (&answers, Some("s")));
 
@@ -154,5 +160,14 @@ mod tests {
         assert!(seal.open(&[8; 32], &text).unwrap_err().contains("another call"));
         let late = Seal { key: seal.key, clock: Arc::new(Late) };
         assert!(late.open(&[7; 32], &text).unwrap_err().contains("expired"));
+    }
+
+    #[test]
+    fn what_could_not_come_back_is_not_handed_out() {
+        let seal = Seal::new(Arc::new(SystemClock)).unwrap();
+        let of = |bytes: usize| seal.seal(&[7; 32], &[], (Answers::new(), Some("s".repeat(bytes))));
+        let fits = of(SEALED_BYTES_MAX / 2).unwrap();
+        assert!(seal.open(&[7; 32], &fits).is_ok());
+        assert_eq!(of(SEALED_BYTES_MAX).unwrap_err().kind, ErrorKind::TooLarge);
     }
 }

@@ -170,6 +170,33 @@ async fn a_question_reaches_the_client_in_its_own_way() {
 }
 
 #[tokio::test]
+async fn a_call_that_a_person_approved_goes_on_with_the_answers_of_its_client() {
+    let home = home();
+    let hub = serving(&home, &[server("far", "decision = \"ask\"")]).await;
+    let mut client = http(&hub, "2026-07-28").await;
+    sees(&mut client, "far_ask").await;
+    let offers = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
+    let mut call = json!({ "name": "far_ask", "arguments": {}, "_meta": offers });
+    let mut asked = Vec::new();
+    let answer = loop {
+        let answer = client.result("tools/call", call.clone()).await;
+        let Some(requests) = answer["inputRequests"].as_object() else { break answer };
+        let key = requests.keys().next().unwrap();
+        let content = match key.starts_with("portcullis_approval_") {
+            true => json!({ "approve": true }),
+            false => json!({ "name": "new" }),
+        };
+        call["requestState"] = answer["requestState"].clone();
+        call["inputResponses"] = json!({ key: { "action": "accept", "content": content } });
+        asked.push(key.clone());
+        assert!(asked.len() <= 3, "it is asked without end: {asked:?}");
+    };
+    assert!(text(&answer).contains(r#""name":"new""#), "{answer}");
+    // The server was asked for its answer once: the call that it began is the one that ended.
+    assert_eq!(asked.iter().filter(|key| !key.starts_with("portcullis_")).count(), 1, "{asked:?}");
+}
+
+#[tokio::test]
 async fn the_time_that_a_client_takes_to_answer_is_not_the_servers() {
     let home = home();
     let _hub = serving(&home, &[server("far", "timeout_ms = 300")]).await;
