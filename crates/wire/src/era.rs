@@ -7,7 +7,7 @@
 
 use crate::message::Id;
 use crate::params::{Fields, Key, Params};
-use crate::rpc::{self, RpcError};
+use crate::rpc::{self, RpcError, SaidBy};
 use portcullis_core::{Ask, AskKind, Capability, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -377,6 +377,10 @@ pub fn resource_not_found(revision: Revision, uri: &str) -> RpcError {
 
 /// Returns the HTTP status for an error of a request.
 pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
+    // The status says how the hub fared with the request. What another server says of it is an answer.
+    if error.said_by == SaidBy::Other {
+        return 200;
+    }
     match (revision.era(), error.code) {
         (_, rpc::PARSE_ERROR | rpc::INVALID_REQUEST) => 400,
         (_, rpc::HEADER_MISMATCH | rpc::UNSUPPORTED_VERSION) => 400,
@@ -639,10 +643,29 @@ pub fn tagged(params: Value, subscription: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_core::ForeignError;
 
     fn meta(version: Option<&str>, offers: bool) -> RequestMeta {
         let version = version.map(str::to_owned);
         RequestMeta { version, offers: offers.then(Offers::default), ..RequestMeta::default() }
+    }
+
+    #[test]
+    fn an_error_of_another_server_is_an_answer() {
+        let codes = [
+            (rpc::INVALID_REQUEST, 400, 400),
+            (rpc::METHOD_NOT_FOUND, 200, 404),
+            (rpc::MISSING_CAPABILITY, 200, 400),
+            (rpc::INVALID_PARAMS, 200, 200),
+        ];
+        for (code, older, newer) in codes {
+            let said = ForeignError { code: code.into(), message: String::new(), data: None };
+            let statuses = |error: &RpcError| {
+                (http_status(Revision::V2025_11_25, error), http_status(Revision::V2026_07_28, error))
+            };
+            assert_eq!(statuses(&RpcError::new(code, "")), (older, newer), "{code}");
+            assert_eq!(statuses(&RpcError::passed_on(said)), (200, 200), "{code}");
+        }
     }
 
     #[test]

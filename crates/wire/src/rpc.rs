@@ -29,6 +29,17 @@ pub struct RpcError {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
+    /// Not sent: whoever reads it sees the hub only.
+    #[serde(skip)]
+    pub said_by: SaidBy,
+}
+
+/// Whose error it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaidBy {
+    Hub,
+    /// Somebody else, and it is only passed on.
+    Other,
 }
 
 /// What an error says besides its message.
@@ -52,7 +63,7 @@ impl PartialEq for Data {
 
 impl RpcError {
     pub fn new(code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { code, message: message.into(), data: None }
+        RpcError { code, message: message.into(), data: None, said_by: SaidBy::Hub }
     }
 
     pub fn with(mut self, data: Value) -> RpcError {
@@ -76,7 +87,7 @@ impl RpcError {
     /// Returns what somebody else said, to be passed on. A code that is none here is that of no particular error.
     pub fn passed_on(said: ForeignError) -> RpcError {
         let code = i32::try_from(said.code).unwrap_or(INTERNAL_ERROR);
-        RpcError { code, message: said.message, data: said.data.map(Data::Exact) }
+        RpcError { code, message: said.message, data: said.data.map(Data::Exact), said_by: SaidBy::Other }
     }
 
     pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
