@@ -74,10 +74,13 @@ impl Task {
         state.updated = now(&*self.clock);
     }
 
-    /// Asks this too, besides what is asked already.
+    /// Asks this too, besides what is asked already. An answer to an earlier question is none to this one.
     fn asks(&self, questions: Vec<Question>) {
-        let questions = questions.into_iter().map(|question| (question.key.clone(), question));
         let mut state = self.state();
+        for question in &questions {
+            state.answers.remove(&question.key);
+        }
+        let questions = questions.into_iter().map(|question| (question.key.clone(), question));
         match &mut state.phase {
             Phase::Working => state.phase = Phase::Asking(questions.collect()),
             Phase::Asking(open) => open.extend(questions),
@@ -389,5 +392,39 @@ fn ended(answer: Answer) -> Phase {
     match answer {
         Ok(result) => Phase::Ended("completed", Ok(serde_json::from_slice(&result).unwrap_or_default())),
         Err(error) => Phase::Ended("failed", Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::{Scope, SystemClock};
+
+    #[test]
+    fn what_was_answered_is_asked_anew_under_the_same_key() {
+        let (tasks, clock) = (Tasks::default(), Arc::new(SystemClock));
+        let client = Client { name: "ada".to_owned(), scope: Scope::everything() };
+        let created = now(&*clock);
+        let state =
+            Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
+        let task = Arc::new(Task {
+            id: "one".to_owned(),
+            owner: client.name.clone(),
+            created,
+            state: Mutex::new(state),
+            answered: Notify::new(),
+            cancel: CancellationToken::new(),
+            clock,
+        });
+        tasks.all().insert(task.id.clone(), task.clone());
+        for name in ["first", "second"] {
+            let ask = Ask::elicit("Who?", json!({}));
+            task.asks(vec![Question { key: "who".to_owned(), ask }]);
+            assert!(task.state().answers.is_empty(), "{name} is not answered yet");
+            assert_eq!(task.show()["status"], "input_required");
+            let answer = json!({ "action": "accept", "content": { "name": name } });
+            tasks.update(&client, "one", Answers::from([("who".to_owned(), answer.clone())])).unwrap();
+            assert_eq!(task.state().answers["who"], answer);
+        }
     }
 }
