@@ -6,8 +6,8 @@
 
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, LogMessage, Next, Outcome, Peer,
-    Progress, Question, ToolError, Trail, Waits,
+    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, Listing, LogMessage, Next, Outcome,
+    Peer, Progress, Question, ToolError, Trail, Unruled, Waits,
 };
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What a resource, a prompt and a completion may use. They declare nothing themselves.
 const OTHER_LIMITS: Limits = Limits::DEFAULT;
+/// What they may use where another server answers. How long that takes is `timeout_ms` of the server, as for its tools.
+const OUTSIDE_LIMITS: Limits = Limits { deadline_ms: u64::MAX, ..Limits::DEFAULT };
 /// How long all questions of one call may wait for their answers together. Long enough to fetch a coffee first.
 const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 /// How often it is looked whether a question that outlived the deadline has been answered.
@@ -37,7 +39,7 @@ impl Contain {
 
 impl Layer for Contain {
     fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        let limits = call.tool().map_or(OTHER_LIMITS, |tool| tool.limits).at_most(self.ceiling);
+        let limits = declared(&call).at_most(self.ceiling);
         let caller_gave_up = call.ctx.cancel.clone();
         // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
         let stop = CancellationToken::child_token(&caller_gave_up);
@@ -73,6 +75,16 @@ impl Layer for Contain {
             }
             Ok(output)
         })
+    }
+}
+
+/// Returns what a call may use, before the ceiling.
+fn declared(call: &Call) -> Limits {
+    match call.tool() {
+        Some(tool) => tool.limits,
+        // A server has a say of its own in who may read; the hub's own families leave that to the effect.
+        None if Listing::of_call(call).unruled != Unruled::ByEffect => OUTSIDE_LIMITS,
+        None => OTHER_LIMITS,
     }
 }
 

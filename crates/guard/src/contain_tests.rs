@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{Listener, Mood, call, gate, kind_of, told};
 use futures::poll;
-use portcullis_core::ErrorKind;
+use portcullis_core::{Catalog, ErrorKind, Owns, Permit, Provider};
 use serde_json::json;
 
 fn contained() -> (portcullis_core::Gate, Arc<crate::testing::World>) {
@@ -94,6 +94,43 @@ async fn time_for_an_answer_does_not_count_but_has_its_own_bound() {
     let (told, after) = outcome(Mood::Silent).await;
     assert!(told.starts_with("timeout"), "{told}");
     assert!(after > ANSWERS_WAIT_MAX && after < ANSWERS_WAIT_MAX + 2 * Duration::from_secs(1), "{after:?}");
+}
+
+/// Another server, which never answers.
+struct Elsewhere;
+
+impl Provider for Elsewhere {
+    fn name(&self) -> &str {
+        "elsewhere"
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog::default()
+    }
+
+    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
+        if uri.starts_with("elsewhere://") { Owns::Listed } else { Owns::Not }
+    }
+
+    fn unruled(&self) -> Unruled {
+        Unruled::Allow
+    }
+
+    fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// How long a server may be silent is its own setting, for what it lets read as for its tools.
+#[tokio::test(start_paused = true)]
+async fn what_another_server_lets_read_has_its_time_from_that_server() {
+    let (registry, _) = crate::testing::registry();
+    registry.add(Elsewhere).unwrap();
+    let gate = portcullis_core::Gate::new(registry, vec![Box::new(Contain::new(Limits::CEILING))]);
+    let started = Instant::now();
+    let outcome = gate.call(call("resource elsewhere://a")).await;
+    assert_eq!(kind_of(&outcome), Some(ErrorKind::Timeout));
+    assert_eq!(started.elapsed(), Limits::CEILING.deadline());
 }
 
 /// A ceiling holds where a tool allows itself more; both are counted when they end a call.
