@@ -212,6 +212,11 @@ pub trait Peer: Send + Sync {
         self.behind().and_then(Peer::state)
     }
 
+    /// Returns what shows that a person let this call run in a former round, already verified.
+    fn approved(&self) -> Option<&str> {
+        self.behind().and_then(Peer::approved)
+    }
+
     /// Returns the answers that this round brought, and those before it that nobody took, where the client is asked by
     /// ending the round; `None` where it can be asked while the call waits.
     fn round(&self) -> Option<&Answers> {

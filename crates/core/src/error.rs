@@ -87,6 +87,8 @@ pub struct InputRequired {
     pub state: Option<String>,
     /// What another server says besides, in its own words.
     pub more: Map<String, Value>,
+    /// What shows then that a person has let this call run.
+    pub approved: Option<String>,
 }
 
 /// What another server answered instead of a result, in its own words.

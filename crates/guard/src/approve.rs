@@ -3,9 +3,11 @@
 //! Deciding *whether* to ask is `authorize`'s job, not ours. The question is written down first, so that it survives
 //! the hub and can be answered from anywhere: at the client if it can show a form, on the command line, or by whoever
 //! else holds the [`ApprovalDesk`]. The call waits a while for the first answer. Then it is told to come back; the
-//! same call, made again, runs as soon as there is a yes, and never twice on one.
+//! same call, made again, runs as soon as there is a yes, and never twice on one. A call that has to ask its client
+//! something, and goes on in a later round, is still the one that was approved.
 
 mod asked;
+mod begun;
 mod desk;
 
 pub use desk::{ApprovalDesk, ApprovalTimes};
@@ -13,6 +15,7 @@ pub use desk::{ApprovalDesk, ApprovalTimes};
 use crate::authorize::Authorize;
 use crate::redact::Redactor;
 use asked::asked;
+use begun::Begun;
 use futures::FutureExt;
 use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Listing, Next,
@@ -41,11 +44,12 @@ pub(crate) struct Approve {
     desk: ApprovalDesk,
     policy: Authorize,
     redactor: Redactor,
+    begun: Begun,
 }
 
 impl Approve {
     pub(crate) fn new(desk: ApprovalDesk, policy: Authorize, redactor: Redactor) -> Approve {
-        Approve { desk, policy, redactor }
+        Approve { desk, policy, redactor, begun: Begun::default() }
     }
 }
 
@@ -56,8 +60,18 @@ impl Layer for Approve {
             Some(Decision::Ask { rule }) => {
                 let asked = asked(&call, rule, &self.redactor);
                 Box::pin(async move {
-                    self.settle(&call, Arc::new(asked?)).await?;
-                    next.run(call).await
+                    let asked = Arc::new(asked?);
+                    if !self.goes_on(&call, &asked).await? {
+                        self.settle(&call, asked.clone()).await?;
+                    }
+                    let trail = call.trail.clone();
+                    let mut outcome = next.run(call).await;
+                    if let (Err(error), Some(approval)) = (&mut outcome, trail.approval.get())
+                        && let Some(input) = &mut error.input
+                    {
+                        input.approved = self.begun.remember(&asked, approval);
+                    }
+                    outcome
                 })
             }
             // Nobody decided, or nobody obeyed. Neither can happen in the stack as it is, and neither may act.
@@ -69,6 +83,18 @@ impl Layer for Approve {
 }
 
 impl Approve {
+    /// Returns whether this is a later round of a call that a person let run. Who has said no meanwhile is heard.
+    async fn goes_on(&self, call: &Call, asked: &Arc<Asked>) -> Result<bool, ToolError> {
+        let Some(mark) = call.ctx.peer.approved() else { return Ok(false) };
+        if let Some(Standing::Rejected(_)) = self.desk.peek(asked.clone()).await? {
+            return Ok(false);
+        }
+        let Some(approval) = self.begun.take(asked, mark) else { return Ok(false) };
+        // Only this layer writes it, and nothing is written where this returns false.
+        let _ = call.trail.approval.set(approval);
+        Ok(true)
+    }
+
     /// Returns once the call may run; an error says why it may not, or not yet.
     async fn settle(&self, call: &Call, asked: Arc<Asked>) -> Result<(), ToolError> {
         let mut changed = self.desk.changed();

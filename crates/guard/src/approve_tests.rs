@@ -2,7 +2,8 @@ use super::*;
 use crate::authorize::Authorize;
 use crate::policy::Policy;
 use crate::testing::{Listener, Mood, StoppedClock, World, call, gate, kind_of, told};
-use portcullis_core::Gate;
+use portcullis_core::{Gate, InputRequired, LogMessage, Peer, Progress};
+use serde_json::Map;
 
 struct Fixture {
     gate: Gate,
@@ -276,6 +277,88 @@ async fn a_question_for_the_next_round_passes_as_it_is_and_its_answer_counts_onc
     call.ctx.peer = Listener::new(Some(Mood::NextRound));
     let again = fixture.gate.call(call).await.unwrap_err().input.unwrap();
     assert_ne!(again.questions[0].key, key, "an answer to the first question is none to the second");
+}
+
+/// Ends the round of a call that nobody has let go on yet, as a server does that asks the client something.
+struct AsksOnce;
+
+impl Layer for AsksOnce {
+    fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        if call.ctx.peer.approved().is_some() {
+            return next.run(call);
+        }
+        let input = InputRequired {
+            questions: Vec::new(),
+            state: Some("state".to_owned()),
+            more: Map::new(),
+            approved: None,
+        };
+        Box::pin(async { Err(ToolError::input_required(input)) })
+    }
+}
+
+/// A client in a later round.
+struct Later {
+    client: Arc<Listener>,
+    approved: Option<String>,
+}
+
+impl Peer for Later {
+    fn behind(&self) -> Option<&dyn Peer> {
+        Some(&*self.client)
+    }
+
+    fn progress(&self, _: Progress) {}
+
+    fn log(&self, _: LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        self.client.ask(questions)
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.client.offers(kind)
+    }
+
+    fn approved(&self) -> Option<&str> {
+        self.approved.as_deref()
+    }
+}
+
+#[tokio::test]
+async fn one_yes_covers_a_call_to_its_end_and_no_other() {
+    let fixture = Fixture::new(A_WHILE);
+    let approve = Approve::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
+    let (gate, _) = gate(vec![Box::new(fixture.policy.clone()), Box::new(approve), Box::new(AsksOnce)]);
+    let round = async |line: &str, approved: Option<&str>| {
+        let client = Listener::new(yes());
+        let mut call = call(line);
+        let approved = approved.map(str::to_owned);
+        call.ctx.peer = Arc::new(Later { client: client.clone(), approved });
+        (gate.call(call).await, client.heard().contains(QUESTION_KEY))
+    };
+    let first = async || {
+        let (outcome, asked) = round("stub_send", None).await;
+        assert!(asked);
+        outcome.unwrap_err().input.unwrap().approved.unwrap()
+    };
+    let mark = first().await;
+    for (line, mark, expected, why) in [
+        (r#"stub_send {"text":"b"}"#, mark.as_str(), true, "another call"),
+        ("stub_send", "made up", true, "nothing that was handed out"),
+        ("stub_send", mark.as_str(), false, "the call itself"),
+        ("stub_send", mark.as_str(), true, "the same round again"),
+    ] {
+        let (outcome, asked) = round(line, Some(mark)).await;
+        assert!(told(&outcome).starts_with("ok: did"), "{why}: {}", told(&outcome));
+        assert_eq!(asked, expected, "{why}");
+    }
+    // A no that comes while the client is asked ends the call.
+    let mark = first().await;
+    let mut second = call("stub_send");
+    second.ctx.peer = Listener::new(says(json!({ "action": "decline" })));
+    assert_eq!(kind_of(&gate.call(second).await), Some(ErrorKind::Denied));
+    assert_eq!(kind_of(&round("stub_send", Some(&mark)).await.0), Some(ErrorKind::Denied));
 }
 
 #[tokio::test]

@@ -125,7 +125,8 @@ impl Redactor {
             foreign.data = foreign.data.take().and_then(|data| scan.scrubbed_raw(data));
         }
         if let Some(input) = &mut error.input {
-            let InputRequired { questions, state, more } = &mut **input;
+            // What the hub made up itself holds no secret.
+            let InputRequired { questions, state, more, approved: _ } = &mut **input;
             questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
             state.iter_mut().for_each(|state| scan.scrub_in_place(state));
             scan.scrub_members(more);

@@ -138,7 +138,7 @@ fn errors_and_their_questions_are_scrubbed() {
     let state = Some("state hunter2-hunter2".to_owned());
     let more = json!({ "_meta": { "x": "hunter2-hunter2" }, "hunter2-hunter2": 1 });
     let more = more.as_object().unwrap().clone();
-    let input = InputRequired { questions, state, more };
+    let input = InputRequired { questions, state, more, approved: None };
     let mut error = ToolError::input_required(input).hint("hunter2-hunter2");
     error.message = "failed with hunter2-hunter2".to_owned();
     redactor.scrub_error(&mut error);

@@ -287,6 +287,7 @@ impl Peer for Listener {
                         questions,
                         state: Some("state".to_owned()),
                         more: Map::new(),
+                        approved: None,
                     }));
                 }
                 Some(Mood::Silent) => std::future::pending().await,

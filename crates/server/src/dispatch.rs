@@ -504,7 +504,7 @@ impl Exchange {
             None => crate::seal::Earlier::default(),
         };
         earlier.add(input_responses(params)?);
-        let round = RoundPeer::new(self.outlet, &self.meta, earlier.answers, earlier.state, self.session);
+        let round = RoundPeer::new(self.outlet, &self.meta, earlier, self.session);
         let round = Arc::new(round);
         let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
         call.passed = passed;

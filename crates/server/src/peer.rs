@@ -1,6 +1,7 @@
 //! The other end of one call, in each era.
 
 use crate::clean::Clean;
+use crate::seal::{Earlier, Left};
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_core::{
@@ -161,6 +162,7 @@ pub(crate) struct RoundPeer {
     /// From this round, and from those before it as far as they are still needed.
     answers: Answers,
     state: Option<String>,
+    approved: Option<String>,
     /// Of the connection, where it is one that lasts.
     session: Option<Arc<Session>>,
 }
@@ -169,31 +171,41 @@ impl RoundPeer {
     pub(crate) fn new(
         outlet: Arc<dyn Outlet>,
         meta: &RequestMeta,
-        answers: Answers,
-        state: Option<String>,
+        earlier: Earlier,
         session: Option<Arc<Session>>,
     ) -> RoundPeer {
+        let Left { answers, state, approved } = earlier.left;
         let offers = meta.offers.unwrap_or_default();
         let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
         let capabilities = meta.capabilities.clone();
-        RoundPeer { outlet, progress_token, log_level, offers, capabilities, answers, state, session }
+        RoundPeer {
+            outlet,
+            progress_token,
+            log_level,
+            offers,
+            capabilities,
+            answers,
+            state,
+            approved,
+            session,
+        }
     }
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.answers
     }
 
-    /// Returns what the next round needs of this one: its answers, and what the call remembers.
+    /// Returns what the next round needs of this one.
     ///
     /// Whoever has nothing to remember has only asked: what the call remembered so far still counts, and nobody took the
     /// answers that it waits for. A call that leaves something has had them, and may ask something else under the same key.
-    pub(crate) fn leaves(&self, input: &InputRequired) -> (Answers, Option<String>) {
+    pub(crate) fn leaves(&self, input: &InputRequired) -> Left {
+        let (mut answers, approved) = (self.answers.clone(), input.approved.clone());
         if input.state.is_none() {
-            return (self.answers.clone(), self.state.clone());
+            return Left { answers, state: self.state.clone(), approved };
         }
-        let mut answers = self.answers.clone();
         answers.retain(|key, _| key.starts_with(OWN_KEYS));
-        (answers, input.state.clone())
+        Left { answers, state: input.state.clone(), approved }
     }
 
     fn ask_now(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
@@ -212,7 +224,12 @@ impl RoundPeer {
         if let Some(question) = open.iter().find(|question| !self.accepts(&question.ask)) {
             return Err(AskRefused::NotOffered(question.ask.kind));
         }
-        Err(AskRefused::NextRound(InputRequired { questions: open, state: None, more: Map::new() }))
+        Err(AskRefused::NextRound(InputRequired {
+            questions: open,
+            state: None,
+            more: Map::new(),
+            approved: None,
+        }))
     }
 }
 
@@ -246,6 +263,10 @@ impl Peer for RoundPeer {
         self.state.as_deref()
     }
 
+    fn approved(&self) -> Option<&str> {
+        self.approved.as_deref()
+    }
+
     fn round(&self) -> Option<&Answers> {
         Some(&self.answers)
     }
@@ -275,16 +296,21 @@ mod tests {
     #[test]
     fn answers_are_kept_until_somebody_has_taken_them() {
         let said = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), json!({}))).collect::<Answers>();
-        let brought = said(&["name", "portcullis_approval_1"]);
-        let (outlet, state) = (Stream::resumable(), Some("parked".to_owned()));
-        let round = RoundPeer::new(outlet, &RequestMeta::default(), brought.clone(), state.clone(), None);
+        let left = |keys: &[&str], state: &str| {
+            let (answers, state) = (said(keys), Some(state.to_owned()));
+            Left { answers, state, approved: None }
+        };
+        let brought = left(&["name", "portcullis_approval_1"], "parked");
+        let earlier = Earlier::of(brought.clone());
+        let round = RoundPeer::new(Stream::resumable(), &RequestMeta::default(), earlier, None);
         let asks = |state: Option<&str>| InputRequired {
             questions: Vec::new(),
             state: state.map(str::to_owned),
             more: Map::new(),
+            approved: None,
         };
-        assert_eq!(round.leaves(&asks(None)), (brought, state), "a layer asks before the call is reached");
-        let left = (said(&["portcullis_approval_1"]), Some("later".to_owned()));
-        assert_eq!(round.leaves(&asks(Some("later"))), left, "the call has had its answer");
+        assert_eq!(round.leaves(&asks(None)), brought, "a layer asks before the call is reached");
+        let taken = left(&["portcullis_approval_1"], "later");
+        assert_eq!(round.leaves(&asks(Some("later"))), taken, "the call has had its answer");
     }
 }

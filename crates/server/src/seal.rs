@@ -22,26 +22,39 @@ struct Sealed {
     /// Digest of the call that it belongs to.
     call: String,
     expires: u64,
-    answers: Answers,
     /// The questions that this round ends with.
     asked: Vec<String>,
-    state: Option<String>,
+    left: Left,
+}
+
+/// What a round leaves for the next one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    pub(crate) answers: Answers,
+    /// What the call remembers.
+    pub(crate) state: Option<String>,
+    /// What shows that a person has let the call run.
+    pub(crate) approved: Option<String>,
 }
 
 /// The opened seal: what earlier rounds left.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
-    pub(crate) answers: Answers,
     asked: Vec<String>,
-    pub(crate) state: Option<String>,
+    pub(crate) left: Left,
 }
 
 impl Earlier {
+    #[cfg(test)]
+    pub(crate) fn of(left: Left) -> Earlier {
+        Earlier { asked: Vec::new(), left }
+    }
+
     /// Adds what this round brings. An answer to a question of the hub's own that was never put is no answer.
     pub(crate) fn add(&mut self, answers: Answers) {
         let asked = &self.asked;
         let counts = |key: &String| !key.starts_with(OWN_KEYS) || asked.contains(key);
-        self.answers.extend(answers.into_iter().filter(|(key, _)| counts(key)));
+        self.left.answers.extend(answers.into_iter().filter(|(key, _)| counts(key)));
     }
 }
 
@@ -64,11 +77,11 @@ impl Seal {
         &self,
         digest: &[u8; 32],
         questions: &[Question],
-        (answers, state): (Answers, Option<String>),
+        left: Left,
     ) -> Result<String, ToolError> {
         let expires = self.clock.since_epoch().as_secs() + ROUND_SECS_MAX;
         let asked = questions.iter().map(|question| question.key.clone()).collect();
-        let sealed = Sealed { call: hex(digest), expires, answers, asked, state };
+        let sealed = Sealed { call: hex(digest), expires, asked, left };
         // Answers have string keys, so writing them cannot fail.
         let payload = serde_json::to_vec(&sealed).unwrap_or_default();
         let tag = self.mac(&payload).finalize().into_bytes();
@@ -104,7 +117,7 @@ impl Seal {
         if sealed.expires < self.clock.since_epoch().as_secs() {
             return Err("`requestState` has expired; begin the call again without it");
         }
-        Ok(Earlier { answers: sealed.answers, asked: sealed.asked, state: sealed.state })
+        Ok(Earlier { asked: sealed.asked, left: sealed.left })
     }
 
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
@@ -139,16 +152,17 @@ mod tests {
         let answers = Answers::from([("k".to_owned(), serde_json::json!({"action": "accept"}))]);
         let ask = Ask::elicit("May it?", serde_json::json!({}));
         let questions = [Question { key: "portcullis_approval".to_owned(), ask }];
-        let text = seal.seal(&[7; 32], &questions, (answers.clone(), Some("s".to_owned()))).unwrap();
+        let left = Left { answers, state: Some("s".to_owned()), approved: Some("m".to_owned()) };
+        let text = seal.seal(&[7; 32], &questions, left.clone()).unwrap();
         let mut opened = seal.open(&[7; 32], &text).unwrap();
-        assert_eq!((&opened.answers, opened.state.as_deref()), (&answers, Some("s")));
+        assert_eq!(opened.left, left);
 
         // An approval counts where it was asked for, and nowhere else.
         let yes = || Answers::from([("portcullis_approval".to_owned(), serde_json::json!(true))]);
         let mut never_asked = Earlier::default();
         never_asked.add(yes());
         opened.add(yes());
-        assert_eq!((never_asked.answers.len(), opened.answers.len()), (0, 2));
+        assert_eq!((never_asked.left.answers.len(), opened.left.answers.len()), (0, 2));
 
         let mut flipped = text.clone().into_bytes();
         flipped[3] ^= 1;
@@ -165,7 +179,9 @@ mod tests {
     #[test]
     fn what_could_not_come_back_is_not_handed_out() {
         let seal = Seal::new(Arc::new(SystemClock)).unwrap();
-        let of = |bytes: usize| seal.seal(&[7; 32], &[], (Answers::new(), Some("s".repeat(bytes))));
+        let of = |bytes: usize| {
+            seal.seal(&[7; 32], &[], Left { state: Some("s".repeat(bytes)), ..Left::default() })
+        };
         let fits = of(SEALED_BYTES_MAX / 2).unwrap();
         assert!(seal.open(&[7; 32], &fits).is_ok());
         assert_eq!(of(SEALED_BYTES_MAX).unwrap_err().kind, ErrorKind::TooLarge);

@@ -328,6 +328,10 @@ impl Peer for TaskPeer {
         self.first.state()
     }
 
+    fn approved(&self) -> Option<&str> {
+        self.first.approved()
+    }
+
     fn capabilities(&self) -> Value {
         self.first.capabilities()
     }

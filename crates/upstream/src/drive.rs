@@ -536,7 +536,10 @@ fn ends_round(peer: &dyn Peer, questions: Vec<Question>, left: &Left, more: Map<
         return missing;
     }
     match serde_json::to_string(left) {
-        Ok(state) => ToolError::input_required(InputRequired { questions, state: Some(state), more }),
+        Ok(state) => {
+            let state = Some(state);
+            ToolError::input_required(InputRequired { questions, state, more, approved: None })
+        }
         Err(error) => ToolError::internal(error),
     }
 }

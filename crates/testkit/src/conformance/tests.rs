@@ -91,7 +91,12 @@ impl Peer for Scripted {
             }
             let open =
                 questions.into_iter().filter(|question| !answers.contains_key(&question.key)).collect();
-            Err(AskRefused::NextRound(InputRequired { questions: open, state: None, more: Map::new() }))
+            Err(AskRefused::NextRound(InputRequired {
+                questions: open,
+                state: None,
+                more: Map::new(),
+                approved: None,
+            }))
         })
     }
 
