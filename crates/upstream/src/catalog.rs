@@ -19,6 +19,7 @@ use portcullis_core::{
     ToolDef, second_name,
 };
 use portcullis_store::pins::{Kind as PinKind, Standing};
+use portcullis_wire::Era;
 use portcullis_wire::header::{self, Mirror};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc;
@@ -54,6 +55,8 @@ pub(crate) struct Said {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offer {
     pub(crate) instructions: Option<String>,
+    /// In whose words it is said, as far as that is known.
+    pub(crate) era: Option<Era>,
     pub(crate) tools: Vec<Said>,
     pub(crate) prompts: Vec<Said>,
     pub(crate) resources: Vec<Said>,
@@ -281,6 +284,9 @@ pub(crate) fn show(
     is_known: bool,
 ) -> Shown {
     let mut shown = Shown { dropped: offer.dropped.clone(), is_known: true, ..Shown::default() };
+    let tool = |said: &Said, name: String, left_out: &mut Vec<(String, String)>| {
+        tool(spec, offer.era, said, name, left_out)
+    };
     let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
     // Every tool takes its name, so that none has another once another one is let in.
     let mut names = public_names(&spec.prefix, &spec.rename, listed().map(|said| said.own.as_str()));
@@ -297,11 +303,11 @@ pub(crate) fn show(
             continue;
         }
         let flaw = offer.flaws.get(&said.own).cloned();
-        match flaw.map_or_else(|| tool(spec, said, name, &mut shown.dropped), Err) {
+        match flaw.map_or_else(|| tool(said, name, &mut shown.dropped), Err) {
             Ok(own) => {
                 // What is wrong with it has been said.
                 if let Some(name) = second.get(&own.def.name)
-                    && let Ok(mut other) = tool(spec, said, name.clone(), &mut Vec::new())
+                    && let Ok(mut other) = tool(said, name.clone(), &mut Vec::new())
                     && let Some(def) = Arc::get_mut(&mut other.def)
                 {
                     def.instead_of = Some(own.def.name.clone());
@@ -412,6 +418,7 @@ fn show_templates(offer: &Offer, standing: impl Fn(PinKind, &str) -> Standing, s
 
 fn tool(
     spec: &ServerSpec,
+    era: Option<Era>,
     said: &Said,
     name: String,
     left_out: &mut Vec<(String, String)>,
@@ -427,6 +434,11 @@ fn tool(
         }
         Some(execution) if execution["taskSupport"] == "optional" => (TaskSupport::Optional, false),
         _ => (TaskSupport::Never, false),
+    };
+    // A server of the newer era makes a task of a call by itself, where the client understands tasks.
+    let (tasks, runs_as_task) = match era {
+        Some(Era::PerRequest) => (TaskSupport::Never, false),
+        Some(Era::Sessions) | None => (tasks, runs_as_task),
     };
     let (value, definition) = cleaned(said, &replaced, shape::TOOL, Part::Definition, left_out)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;

@@ -51,8 +51,10 @@ pub(crate) async fn recall(server: &Server) -> bool {
         let named = all.into_iter().filter_map(|raw| Some(Said { own: named(&raw, key)?, raw }));
         named.collect::<Vec<_>>()
     };
+    let revision = kept.revision.as_deref().and_then(Revision::parse);
     let mut offer = Offer {
         instructions: kept.instructions,
+        era: revision.map(Revision::era),
         tools: said(kept.tools, "name"),
         prompts: said(kept.prompts, "name"),
         resources: said(kept.resources, "uri"),
@@ -62,7 +64,6 @@ pub(crate) async fn recall(server: &Server) -> bool {
     };
     offer.flaws = flaws(&offer.tools, &[], &offer.flaws).await;
     let snapshot = Arc::new(trust::snapshot(&mut offer, kept.identity));
-    let revision = kept.revision.as_deref().and_then(Revision::parse);
     // Found out once: whoever needs it next does not wait for that again.
     let carrier = if kept.sse { Carrier::Sse } else { Carrier::Usual };
     server.remember(revision.map(|revision| Known { era: revision.era(), carrier }));

@@ -194,6 +194,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     let mut offer = server.last_offer(&identity(&facts, &greeting));
     offer.keep(|capability| greeting.has(capability));
     offer.instructions.clone_from(&greeting.instructions);
+    offer.era = Some(connection.era());
     let all = BTreeSet::from(Listed::ALL);
     // What nobody waits for may take its time.
     let within = if learns { LIST_WITHIN } else { FIRST_WITHIN };
