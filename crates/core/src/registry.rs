@@ -481,8 +481,12 @@ impl Inner {
 
     fn watch(&self, watched: &Watched, wanted: bool) {
         let (index, Watched { client, uri }) = (self.index.load(), watched);
+        if !wanted {
+            // Whoever it was begun with may not have the address any more.
+            return index.providers.iter().for_each(|provider| provider.watch(uri, client, false));
+        }
         if let Some(at) = index.owner_of(uri, client) {
-            index.providers[at].watch(uri, client, wanted);
+            index.providers[at].watch(uri, client, true);
         }
     }
 

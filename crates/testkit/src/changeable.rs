@@ -124,7 +124,7 @@ fn tell_changes(definitions: &Path) {
     let mut events = [0; 4096];
     while rustix::io::read(&watch, &mut events).is_ok_and(|bytes| bytes > 0) {
         if read(definitions)["announce"].as_bool() != Some(false) {
-            for list in ["tools", "prompts"] {
+            for list in ["tools", "prompts", "resources"] {
                 say(&json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") }));
             }
         }

@@ -172,11 +172,13 @@ impl Provider for Upstream {
     }
 
     fn watch(&self, uri: &str, client: &str, wanted: bool) {
-        // Whoever wants no more needs no server for it.
-        let server = if wanted { self.of(client).ok() } else { Some(Use::of(&self.now(client))) };
-        match server {
-            Some(server) => server.watch(uri, client, wanted),
-            None => tracing::warn!(target: "upstream", server = %self.name(), client,
+        if !wanted {
+            // Whoever wants no more needs no server for it, and is not back for that.
+            return self.now(client).watch(uri, client, false);
+        }
+        match self.of(client) {
+            Ok(server) => server.watch(uri, client, true),
+            Err(_) => tracing::warn!(target: "upstream", server = %self.name(), client,
                 "A client is not told of a resource: there are too many servers of single clients."),
         }
     }
@@ -187,7 +189,11 @@ impl Provider for Upstream {
         uri: &'a str,
         client: &'a str,
     ) -> BoxFuture<'a, Result<(), ToolError>> {
-        Box::pin(async move { self.now(client).is_told(uri).await })
+        Box::pin(async move {
+            // One of its own that it cannot have is told as it is for calls.
+            let server = self.of(client)?;
+            server.is_told(uri).await
+        })
     }
 
     fn left(&self, client: &str) {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 /// How many tasks are remembered that clients ask after. A server with more of them is busy in any case.
 const TASKS_MAX: usize = 1_000;
 /// How long a task is believed to run, whatever its server says.
+const TASK_NAME_BYTES_MAX: usize = 1024;
 const TASK_MAX: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) struct Uses {
@@ -96,7 +97,7 @@ impl Uses {
         }
         let ttl = task.ttl_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
         let mut tasks = self.tasks();
-        if tasks.len() < TASKS_MAX {
+        if tasks.len() < TASKS_MAX && task.task_id.len() <= TASK_NAME_BYTES_MAX {
             let until = Instant::now() + ttl.unwrap_or(TASK_MAX).min(TASK_MAX);
             tasks.entry(task.task_id).or_insert(until);
         }

@@ -1,7 +1,7 @@
 //! Clients that want to be told of changes at a server, while that server comes and goes.
 
 use crate::shop::{Shop, done, tool};
-use crate::support::{home, http, names};
+use crate::support::{home, http, names, stdio};
 use crate::upstream::sees;
 use portcullis_testkit::wait::until;
 use serde_json::json;
@@ -98,4 +98,33 @@ async fn whoever_watches_a_resource_starts_a_lazy_server() {
     // A part of it, which is told of too, and under its own name.
     client.call("shop_touch", json!({ "updated": "shop://a/b" })).await;
     assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a/b");
+}
+
+/// What a client wants no more is taken back where it was begun, though nobody offers it any longer.
+#[tokio::test]
+async fn a_resource_that_is_gone_is_not_watched_for_ever() {
+    let offer = |resources: serde_json::Value| json!({ "tools": [tool("touch", "Changes what it is told")], "resources": resources });
+    let (home, shop) = (home(), Shop::new(&offer(json!([{ "uri": "shop://a", "name": "a" }]))));
+    shop.configure(&home, "trust = \"always\"\nper_client = true\nidle_stop = \"1h\"");
+    let hub = home.serve().await;
+    let mut line = stdio(&home, "2025-11-25");
+    line.initialize(json!({})).await;
+    sees(&mut line, "shop_touch").await;
+    line.call("shop_touch", json!({})).await;
+    line.result("resources/subscribe", json!({ "uri": "shop://a" })).await;
+    shop.offers(&offer(json!([])));
+    until("it is gone", async || {
+        let listed = line.result("resources/list", json!({})).await;
+        (!listed.to_string().contains("shop://a")).then_some(())
+    })
+    .await;
+    // With a server of its own that ends as soon as its client has gone, whatever that wanted to hear.
+    let clients = async || {
+        let status = home.run(&["mcp", "status", "--json"]).await.json();
+        status["servers"][0]["clients"].as_array().map_or(0, Vec::len)
+    };
+    until("it has its own", async || (clients().await == 1).then_some(())).await;
+    line.hang_up();
+    until("its own ends", async || (clients().await == 0).then_some(())).await;
+    drop(hub);
 }
