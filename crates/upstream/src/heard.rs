@@ -76,6 +76,12 @@ impl Ear {
         self.news.notify_one();
     }
 
+    /// Returns whether there is something to take that lists have to be read for.
+    pub(crate) fn waits_for_lists(&self) -> bool {
+        let kept = self.lock();
+        !kept.lists.is_empty() || kept.missed
+    }
+
     /// Waits until there is something to take.
     pub(crate) async fn news(&self) {
         while self.lock().is_empty() {

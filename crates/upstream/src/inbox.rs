@@ -195,6 +195,11 @@ impl Inbox {
         matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
     }
 
+    /// Returns whether the server has a client's request that it has not answered.
+    pub(crate) fn serves_call(&self) -> bool {
+        self.lock().values().any(|waiting| waiting.caller.is_some())
+    }
+
     /// Says where the answer to a request goes that is about to be made.
     pub(crate) fn expect(&self, id: u64, slot: Arc<Slot>, caller: Option<Listener>) {
         self.lock().insert(id, Waiting { slot, caller });

@@ -118,7 +118,8 @@ async fn read(
     Ok(Read { kind, left_out, came })
 }
 
-/// The look at what a server offers that nothing gave reason for: some change it and never say so.
+/// The look at what a server offers that nothing gave reason for: some change it and never say so. And the one that is owed,
+/// where a list did not come in time.
 pub(crate) struct Relist {
     every: Duration,
     next: Instant,

@@ -50,6 +50,8 @@ pub struct ServerSpec {
 #[derive(Debug, Clone)]
 pub enum Start {
     AtOnce,
+    /// At once, for somebody who is to see all of it.
+    ToBeSeen,
     /// By the first call. What it offers is known from the last time, or it is started once to learn it.
     AtNeed(Arc<Offers>),
 }

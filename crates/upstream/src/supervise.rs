@@ -11,7 +11,7 @@ use crate::listen::{self, Listening};
 use crate::lists::{Came, FIRST_WITHIN, LIST_WITHIN, Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
 use crate::server::{Known, Offered, Server};
-use crate::spec::TransportSpec;
+use crate::spec::{Start, TransportSpec};
 use crate::status::{Status, StatusKind};
 use crate::stdio::{self, StderrTail};
 use crate::subscribe::Subscribing;
@@ -196,8 +196,9 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     offer.instructions.clone_from(&greeting.instructions);
     offer.era = Some(connection.era());
     let all = BTreeSet::from(Listed::ALL);
-    // What nobody waits for may take its time.
-    let within = if learns { LIST_WITHIN } else { FIRST_WITHIN };
+    // What nobody waits for, or a person is to judge, may take its time.
+    let is_patient = learns || matches!(server.spec.start, Start::ToBeSeen);
+    let within = if is_patient { LIST_WITHIN } else { FIRST_WITHIN };
     let listed = list(&connection, &greeting, &mut offer, &all, within);
     let came = match tokio::join!(listed, hear_all(&connection, &greeting)).0 {
         Ok(came) => came,
@@ -307,7 +308,10 @@ async fn keep(
                     Ok(came) => {
                         relist = Relist::new(server, came);
                         let changed = publish(server, connection, greeting, facts, offer.clone(), came);
-                        connection.inbox.lists.send_modify(|lists| lists.looked = said);
+                        // What was counted by now, and does not wait to be taken, was taken before this look.
+                        let counted = connection.inbox.lists.borrow().said;
+                        let looked = if hears.waits_for_lists() { said } else { counted };
+                        connection.inbox.lists.send_modify(|lists| lists.looked = looked);
                         // Nothing is different, but the server may know better; one that says so all the time is not
                         // believed.
                         if !changed && !is_storm {
@@ -317,9 +321,12 @@ async fn keep(
                         }
                     }
                     // It is busy with a call, and does one thing at a time. What it offers is asked for until it is known.
-                    Err(error) if error.is_late() && server.uses.any() => {
+                    Err(error) if error.is_late() && connection.inbox.serves_call() => {
                         tracing::debug!(target: "upstream", server = %server.spec.name, %error, "a server is asked again for what it offers");
                         lists.into_iter().for_each(|list| _ = hears.changed(list));
+                        if missed || more.missed {
+                            hears.missed();
+                        }
                     }
                     // What the tools are now is not known, so none of them can be called.
                     Err(error) => {
