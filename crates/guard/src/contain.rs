@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What a resource, a prompt and a completion may use. They declare nothing themselves.
+/// What a resource, a prompt and a completion of the hub's own may use. They declare nothing themselves.
 const OTHER_LIMITS: Limits = Limits::DEFAULT;
 /// What they may use where another server answers. How long that takes is `timeout_ms` of the server, as for its tools.
 const OUTSIDE_LIMITS: Limits = Limits { deadline_ms: u64::MAX, ..Limits::DEFAULT };

@@ -50,6 +50,18 @@ struct Opened {
     version: Version,
 }
 
+impl Opened {
+    /// Reads the configuration again where it was changed since. For whoever holds the home by now: what was changed
+    /// before that counts.
+    fn current(self) -> Result<Opened> {
+        if reload::version(self.home.path()) == self.version {
+            Ok(self)
+        } else {
+            open(Some(self.home.path()))
+        }
+    }
+}
+
 /// Finds or makes the home and reads its configuration.
 fn open(home: Option<&Path>) -> Result<Opened> {
     let home = Home::open(Home::locate(home, environment)?)?;

@@ -118,7 +118,10 @@ impl Desk {
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
         let makers = self.makers(false)?;
         let was_trusted = makers.forget(name)?;
-        self.forget_removed(name, &makers)?;
+        if let Err(error) = self.forget_removed(name, &makers) {
+            // The next hub does it.
+            tracing::debug!(target: "upstream", server = name, %error, "a removed server is not forgotten yet");
+        }
         let ended = match login {
             Some(login) => Some(block_on(async { login.oauth().log_out().await })?),
             None => self.end_left(name, makers.secrets.clone()).map(Ok),
@@ -140,7 +143,7 @@ impl Desk {
 
     /// Forgets that a server was removed, where no hub runs. One that runs does so once it has read the configuration.
     fn forget_removed(&self, name: &str, makers: &Makers) -> Result<()> {
-        // Held meanwhile, so that none starts just now with what it read before.
+        // Held meanwhile: a hub that starts after this reads the configuration as it is now.
         let claim = local::claim(self.home.path()).context("the lock of the home folder")?;
         if claim.is_some() {
             makers.toggles.forget_removed(name)?;

@@ -35,8 +35,9 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
             format!("a hub already runs on `{path}`; stop it, or choose another home with `--home DIR`");
         return Err(anyhow!(reason));
     };
-    raise_open_files(loaded.config.limits.connections_max);
-    block_on(serve(Opened { home, loaded, version }, log_level, claim, json))?
+    let opened = Opened { home, loaded, version }.current()?;
+    raise_open_files(opened.loaded.config.limits.connections_max);
+    block_on(serve(opened, log_level, claim, json))?
 }
 
 /// How long connections get to close once the calls are done. Longer than the server's own bound.

@@ -31,7 +31,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
         let mut ending = Ending::new()?;
         for _ in 0..CONNECT_TRIES {
             if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
-                let opened = Opened { home, loaded, version };
+                let opened = Opened { home, loaded, version }.current()?;
                 return be_the_hub(opened, log_level, claim, ending).await;
             }
             if let Ok(hub) = local::connect(home.path()).await {

@@ -162,7 +162,7 @@ mod tests {
 
         # Files that tools may work on.
         [workspace]
-        # Folder that holds ai-data/ and secure/; relative to the home folder.
+        # Folder that holds ai-data/, servers/ and secure/; relative to the home folder.
         #path = "workspace"
         # Whether the workspace_* tools exist.
         #enabled = true

@@ -101,7 +101,7 @@ pub(super) struct Logging {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Workspace {
-    /// Folder that holds ai-data/ and secure/; relative to the home folder.
+    /// Folder that holds ai-data/, servers/ and secure/; relative to the home folder.
     #[schemars(length(min = 1), example = &"workspace")]
     pub(super) path: String,
     /// Whether the workspace_* tools exist.

@@ -28,7 +28,7 @@ pub(super) async fn forward(mut status: watch::Receiver<Status>, changed: Arc<No
 /// Looks at the files in the folder `secure` until the hub closes, and keeps the one of its own up to date there.
 pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>) {
     let (changes, board) = (FolderChanges::of(&secure), Arc::new(StatusBoard::open(&secure)));
-    let mut written = None;
+    let (mut written, mut told, mut trouble) = (None, None, None);
     loop {
         let now = statuses(&servers);
         // A hub that never had a server leaves no file.
@@ -37,11 +37,22 @@ pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>)
             let at = Timestamp::try_from(SystemClock.now()).unwrap_or_default().to_string();
             let done =
                 tokio::task::spawn_blocking(move || board.write(&value, &at, std::process::id())).await;
-            if let Ok(Err(error)) = done {
+            let failed = done.map_or_else(
+                |error| Some(error.to_string()),
+                |done| done.err().map(|error| error.to_string()),
+            );
+            // Tried again with the next look, and said once.
+            if let Some(error) = failed.as_ref().filter(|error| trouble.as_ref() != Some(*error)) {
                 tracing::warn!(target: "upstream", %error, "How the servers stand cannot be written.");
             }
-            written = Some(now);
+            if failed.is_none() {
+                written = Some(now.clone());
+            }
+            trouble = failed;
+        }
+        if told.as_ref() != Some(&now) {
             servers.stands.send_replace(());
+            told = Some(now);
         }
         tokio::select! {
             () = hub.closed() => return,

@@ -99,7 +99,10 @@ fn hint(args: &McpAddArgs, status: StatusKind) -> Option<String> {
     }
     let is_here = |word: &&String| Path::new(word).is_relative() && Path::new(word).is_file();
     let here = args.command.iter().skip(1).find(is_here).filter(|_| args.cwd.is_none())?;
-    Some(format!("`{}` is here, but it starts in the workspace; `--cwd .` starts it here", printable(here)))
+    Some(format!(
+        "`{}` is here, but it starts in a folder of its own; `--cwd .` starts it here",
+        printable(here)
+    ))
 }
 
 fn new_server(args: &McpAddArgs) -> Result<NewServer> {

@@ -5,7 +5,7 @@ use crate::commands::block_on;
 use crate::config::{Config, McpServer};
 use crate::mcp::{Makers, shown};
 use crate::{print, voice};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use portcullis_core::Registry;
 use portcullis_store::pins::{Kind, Pin, Snapshot};
 use portcullis_upstream::{Start, Status, StatusKind, Trust, Upstream};
@@ -38,15 +38,11 @@ pub(super) fn look(server: &McpServer, config: &Config, makers: &Makers) -> Resu
 
 /// Connects, lists, and ends the connection. Nothing is called, and nothing of it is let in.
 pub(crate) async fn look_at(server: &McpServer, config: &Config, makers: &Makers) -> Result<Looked> {
-    // Where servers start that are not told otherwise; no hub may have made it yet.
-    let folder = config.workspace.data_dir();
-    portcullis_core::folder::make(&folder)
-        .with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     let (mut spec, _) = makers.spec(server, config);
     // Here everything is to be seen, whoever trusts it.
     spec.trust = Trust::Always;
     // And as it is now, not as it was.
-    (spec.start, spec.idle_stop, spec.per_client) = (Start::AtOnce, None, None);
+    (spec.start, spec.idle_stop, spec.per_client) = (Start::ToBeSeen, None, None);
     let (registry, began) = (Registry::default(), Instant::now());
     if server.place.is_none() {
         makers.guard();
@@ -121,10 +117,14 @@ impl Looked {
         if let Some(instructions) = seen.instructions.as_ref().filter(|text| !text.trim().is_empty()) {
             text.push_str(&format!("\nIt tells agents:\n  {}\n", instructions.replace('\n', "\n  ")));
         }
-        for (what, why) in &self.status.dropped {
-            text.push_str(&format!("left out: {what}: {why}\n"));
-        }
+        text.push_str(&self.left_out());
         text
+    }
+
+    /// Returns what could not be taken, for a person.
+    pub(super) fn left_out(&self) -> String {
+        let left_out = self.status.dropped.iter().map(|(what, why)| format!("left out: {what}: {why}\n"));
+        left_out.collect()
     }
 }
 

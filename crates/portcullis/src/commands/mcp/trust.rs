@@ -36,7 +36,7 @@ impl Desk {
                         trusted.since
                     ));
                 }
-                Some(_) => print::out(summary(name, &different)),
+                Some(_) => print::out(summary(name, &different) + &looked.left_out()),
             }
             // Whoever is asked about a change sees all of it.
             let is_asked = !args.yes && !print::nobody_to_ask();
