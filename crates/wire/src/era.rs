@@ -377,16 +377,15 @@ pub fn resource_not_found(revision: Revision, uri: &str) -> RpcError {
 
 /// Returns the HTTP status for an error of a request.
 pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
-    // The status says how the hub fared with the request. What another server says of it is an answer.
-    if error.said_by == SaidBy::Other {
-        return 200;
-    }
     match (revision.era(), error.code) {
+        // What a client does not say it can do, it did not say to the hub either.
+        (Era::PerRequest, rpc::MISSING_CAPABILITY) => 400,
+        // The status says how the hub fared with the request. What another server says of it is an answer.
+        _ if error.said_by == SaidBy::Other => 200,
         (_, rpc::PARSE_ERROR | rpc::INVALID_REQUEST) => 400,
         (_, rpc::HEADER_MISMATCH | rpc::UNSUPPORTED_VERSION) => 400,
         (Era::Sessions, _) => 200,
         (Era::PerRequest, rpc::METHOD_NOT_FOUND) => 404,
-        (Era::PerRequest, rpc::MISSING_CAPABILITY) => 400,
         (Era::PerRequest, _) => 200,
     }
 }
@@ -664,7 +663,9 @@ mod tests {
                 (http_status(Revision::V2025_11_25, error), http_status(Revision::V2026_07_28, error))
             };
             assert_eq!(statuses(&RpcError::new(code, "")), (older, newer), "{code}");
-            assert_eq!(statuses(&RpcError::passed_on(said)), (200, 200), "{code}");
+            // Only what it says of the client itself is as if the hub had said it.
+            let newer = if code == rpc::MISSING_CAPABILITY { 400 } else { 200 };
+            assert_eq!(statuses(&RpcError::passed_on(said)), (200, newer), "{code}");
         }
     }
 
