@@ -37,18 +37,19 @@ pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>)
             let at = Timestamp::try_from(SystemClock.now()).unwrap_or_default().to_string();
             let done =
                 tokio::task::spawn_blocking(move || board.write(&value, &at, std::process::id())).await;
-            let failed = done.map_or_else(
-                |error| Some(error.to_string()),
-                |done| done.err().map(|error| error.to_string()),
-            );
-            // Tried again with the next look, and said once.
-            if let Some(error) = failed.as_ref().filter(|error| trouble.as_ref() != Some(*error)) {
-                tracing::warn!(target: "upstream", %error, "How the servers stand cannot be written.");
+            match done {
+                Ok(Ok(())) => (written, trouble) = (Some(now.clone()), None),
+                // Tried again with the next look, and said once.
+                Ok(Err(error)) => {
+                    let why = error.to_string();
+                    if trouble.as_ref() != Some(&why) {
+                        tracing::warn!(target: "upstream", %error, "How the servers stand cannot be written.");
+                        trouble = Some(why);
+                    }
+                }
+                // The process ends, or a panic was told by the hook.
+                Err(_) => {}
             }
-            if failed.is_none() {
-                written = Some(now.clone());
-            }
-            trouble = failed;
         }
         if told.as_ref() != Some(&now) {
             servers.stands.send_replace(());
