@@ -88,7 +88,8 @@ impl Seal {
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(&payload), URL_SAFE_NO_PAD.encode(tag));
         if text.len() > SEALED_BYTES_MAX {
             let what = "what the call has to remember until it is answered";
-            return Err(ToolError::too_large(what, text.len(), SEALED_BYTES_MAX));
+            return Err(ToolError::too_large(what, text.len(), SEALED_BYTES_MAX)
+                .hint("begin the call again, and answer its questions with less"));
         }
         Ok(text)
     }

@@ -5,7 +5,7 @@ use base64::Engine;
 use portcullis_testkit::mcp_client::{McpClient, NEWEST};
 use portcullis_testkit::misbehaving::{Does, Misbehaving, answer};
 use portcullis_testkit::oauth::{Conduct, OAuthWorld, Person};
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::process::{Home, Hub, UNHURRIED};
 use portcullis_testkit::wait::{until, within};
 use portcullis_testkit::world::authority;
 use portcullis_upstream::Consent;
@@ -57,6 +57,18 @@ async fn log_in_by(home: &Home, words: &[&str]) -> String {
     }
     assert!(status.success(), "{said}");
     said
+}
+
+/// A hub with a login at a server whose tool it shows.
+async fn logged_in() -> (OAuthWorld, Home, Hub, McpClient) {
+    let world = OAuthWorld::start(Conduct::default()).await;
+    let home = home();
+    configure(&home, &world);
+    log_in(&home).await;
+    let hub = home.serve().await;
+    let mut client = http(&hub, NEWEST).await;
+    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    (world, home, hub, client)
 }
 
 async fn has_tool(client: &mut McpClient) -> bool {
@@ -116,13 +128,7 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
 /// A server that is there and an issuer that is not: calls wait for the issuer to come back, and nothing else is lost.
 #[tokio::test]
 async fn an_issuer_that_is_away_costs_no_connection() {
-    let world = OAuthWorld::start(Conduct::default()).await;
-    let home = home();
-    configure(&home, &world);
-    log_in(&home).await;
-    let hub = home.serve().await;
-    let mut client = http(&hub, NEWEST).await;
-    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    let (world, home, _hub, mut client) = logged_in().await;
     until("it is connected", async || (stands(&home).await == "connected").then_some(())).await;
 
     world.revoke();
@@ -140,13 +146,7 @@ async fn an_issuer_that_is_away_costs_no_connection() {
 
 #[tokio::test]
 async fn a_server_that_takes_calls_again_stands_as_it_did() {
-    let world = OAuthWorld::start(Conduct::default()).await;
-    let home = home();
-    configure(&home, &world);
-    log_in(&home).await;
-    let hub = home.serve().await;
-    let mut client = http(&hub, NEWEST).await;
-    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    let (world, home, _hub, mut client) = logged_in().await;
     // More than was granted, and nobody is there to grant it.
     world.behave(|conduct| conduct.call_scope = Some("write"));
     assert_eq!(open(&mut client).await["isError"], true);
@@ -158,13 +158,7 @@ async fn a_server_that_takes_calls_again_stands_as_it_did() {
 
 #[tokio::test]
 async fn a_token_that_another_process_renewed_is_used_as_it_is() {
-    let world = OAuthWorld::start(Conduct::default()).await;
-    let home = home();
-    configure(&home, &world);
-    log_in(&home).await;
-    let hub = home.serve().await;
-    let mut client = http(&hub, NEWEST).await;
-    until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
+    let (world, home, _hub, mut client) = logged_in().await;
     world.revoke();
     let tested = home.run(&["mcp", "test", "notes"]).await;
     assert_eq!((tested.code, tested.stderr.as_str()), (0, ""), "{tested:?}");
