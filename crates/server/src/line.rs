@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::session::Session;
 use crate::stream::Outlet;
 use portcullis_wire::era::{self, RequestMeta};
-use portcullis_wire::frame::{Line, LineReader};
+use portcullis_wire::frame::{Line, LineReader, append_line};
 use portcullis_wire::message::{self, Malformed};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::{Id, Incoming, Message, Notification, Request, RpcError};
@@ -102,14 +102,12 @@ async fn write_lines<W: AsyncWrite + Unpin>(
         };
         let Some(message) = message else { break };
         buffer.clear();
-        buffer.extend_from_slice(&message.into_bytes());
-        buffer.push(b'\n');
+        append_line(&mut buffer, &message.into_bytes());
         // One write for everything that is queued; flushed before the next wait.
         while buffer.len() < WRITE_BYTES
             && let Ok(more) = receiver.try_recv()
         {
-            buffer.extend_from_slice(&more.into_bytes());
-            buffer.push(b'\n');
+            append_line(&mut buffer, &more.into_bytes());
         }
         to.write_all(&buffer).await?;
         to.flush().await?;

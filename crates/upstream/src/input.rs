@@ -5,6 +5,7 @@
 
 use crate::connection::RequestError;
 use bytes::Bytes;
+use portcullis_wire::frame::append_line;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,8 +75,7 @@ impl<W: AsyncWrite + Unpin> Input<W> {
             state.is_awaited = true;
             return Ok(Some(message));
         }
-        state.queued.extend_from_slice(&message);
-        state.queued.push(b'\n');
+        append_line(&mut state.queued, &message);
         if state.is_full() {
             return Ok(None);
         }

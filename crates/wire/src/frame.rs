@@ -2,6 +2,7 @@
 
 use crate::room::{LARGE_BYTES, Room};
 use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much is read at once, and how much of a line that is too long is kept in memory.
@@ -16,6 +17,24 @@ pub const EDGE_BYTES: usize = 256;
 
 /// What some programs put before all that they write.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Appends a message that is read by lines, without the end of its line. What is passed on is as others wrote it, who may have
+/// broken lines between any two words of it; and whoever reads would take what stands on such a line for a message of ours.
+/// Within strings JSON has no such bytes, so a blank means the same.
+pub fn append_unbroken(to: &mut Vec<u8>, message: &[u8]) {
+    let mut at = to.len();
+    to.extend_from_slice(message);
+    while let Some(found) = memchr2(b'\n', b'\r', &to[at..]) {
+        at += found;
+        to[at] = b' ';
+    }
+}
+
+/// Appends a message as a line.
+pub fn append_line(to: &mut Vec<u8>, message: &[u8]) {
+    append_unbroken(to, message);
+    to.push(b'\n');
+}
 
 /// One line, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -286,6 +305,14 @@ mod tests {
 
     fn text(text: &'static str) -> Line {
         Line::Text(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_message_is_one_line_however_it_was_written() {
+        let mut lines = b"before\n".to_vec();
+        append_line(&mut lines, b"{\n\"a\":\r\n[1,\r2]}\n");
+        append_line(&mut lines, b"{}");
+        assert_eq!(lines, b"before\n{ \"a\":  [1, 2]} \n{}\n");
     }
 
     #[tokio::test]

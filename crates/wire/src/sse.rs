@@ -4,9 +4,10 @@ mod read;
 
 pub use read::{Event, EventReader, EventTooLong};
 
+use crate::frame::append_unbroken;
 use bytes::Bytes;
 
-/// Writes one event. JSON as this crate writes it has no line break, so one `data` line holds it.
+/// Writes one event, whose data is JSON, or has no line break anyway. One `data` line holds it.
 pub fn event(id: Option<&str>, name: Option<&str>, data: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(data.len() + 64);
     if let Some(id) = id {
@@ -20,7 +21,7 @@ pub fn event(id: Option<&str>, name: Option<&str>, data: &[u8]) -> Bytes {
         out.push(b'\n');
     }
     out.extend_from_slice(b"data: ");
-    out.extend_from_slice(data);
+    append_unbroken(&mut out, data);
     out.extend_from_slice(b"\n\n");
     out.into()
 }

@@ -21,6 +21,7 @@ mod not_json;
 mod odd_files;
 mod poisoned_definitions;
 mod rug_pull;
+mod second_message;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;
