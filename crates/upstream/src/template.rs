@@ -43,8 +43,25 @@ impl Template {
     }
 
     pub(crate) fn matches(&self, uri: &str) -> bool {
-        !self.0.is_empty() && matches(&self.0, uri)
+        !self.0.is_empty() && is_plain(uri) && matches(&self.0, uri)
     }
+}
+
+/// Returns whether an address is written as filling in a form leaves it. Rules match addresses as text, and many servers take
+/// apart what they get: another spelling of what is denied would be let through, and mean the same to them.
+fn is_plain(uri: &str) -> bool {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let escapes = rest.match_indices('%').filter_map(|(at, _)| rest.get(at + 1..at + 3));
+    let mut escaped = escapes.filter_map(|digits| u8::from_str_radix(digits, 16).ok());
+    let needs_none = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~\\".contains(&byte);
+    if rest.contains('\\') || escaped.any(needs_none) {
+        return false;
+    }
+    let path = rest.replace("%2f", "/").replace("%2F", "/");
+    let is_turn = |step: &str| matches!(step, "." | "..");
+    // Two slashes are one to most; but not in an address within the address.
+    let is_doubled = path.match_indices("//").any(|(at, _)| !path[..at].ends_with(':'));
+    !is_doubled && !path.split(['/', '?', '#']).any(is_turn)
 }
 
 fn matches(parts: &[Part], text: &str) -> bool {
@@ -68,7 +85,12 @@ fn matches(parts: &[Part], text: &str) -> bool {
                 let mut reachable = false;
                 for (at, c) in text.char_indices().skip_while(|(at, _)| *at < first) {
                     reachable |= ends.binary_search(&at).is_ok();
-                    if *part == Part::Segment && c == '/' {
+                    let is_slash = match part {
+                        Part::Segment => c == '/',
+                        // Where slashes may stand, none is to be written otherwise.
+                        _ => c == '%' && text[at..].get(1..3).is_some_and(|it| it.eq_ignore_ascii_case("2f")),
+                    };
+                    if is_slash {
                         reachable = false;
                     }
                     if reachable {
@@ -105,6 +127,18 @@ mod tests {
             ("a:{x}", "b:1", false),
             ("a:b", "a:b", true),
             ("a:{x", "a:{x", true),
+            ("repo://{project}", "repo://group%2Fname", true),
+            ("file:///{+path}", "file:///a%20b/%C3%A9", true),
+            ("web://{+url}", "web://https://example.com/a?b=c", true),
+            // Another spelling of what may be denied.
+            ("file:///{+path}", "file:///public/../private/k", false),
+            ("file:///{+path}", "file:///public/%2e%2e/private/k", false),
+            ("file:///{+path}", "file:///./private/k", false),
+            ("file:///{+path}", "file:////private/k", false),
+            ("file:///{+path}", "file:///private%2fk", false),
+            ("file:///{+path}", "file:///private\\k", false),
+            ("note://{place}/{id}", "note://%73ecret/x", false),
+            ("docs://{name}", "docs://..%2F..%2Fetc", false),
         ] {
             assert_eq!(Template::new(template).matches(uri), expected, "{template} {uri}");
         }
