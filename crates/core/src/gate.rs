@@ -176,11 +176,11 @@ impl Gate {
         Next { layers: &self.layers, registry: &self.registry }.run(call)
     }
 
-    /// Asks the provider of that name after a task of its own. The call that became the task came by the road; whose task
+    /// Asks the server of that name after a task of its own. The call that became the task came by the road; whose task
     /// it is was seen to by whoever asks.
-    pub async fn task(&self, provider: &str, ask: TaskAsk) -> Result<Box<RawValue>, ToolError> {
-        match self.registry.providers().into_iter().find(|known| known.name() == provider) {
-            Some(provider) => provider.task(Permit(()), ask).await,
+    pub async fn task(&self, server: &str, ask: TaskAsk) -> Result<Box<RawValue>, ToolError> {
+        match self.server(server) {
+            Some(server) => server.task(Permit(()), ask).await,
             None => Err(ToolError::unknown("task", &ask.id)),
         }
     }
@@ -250,11 +250,15 @@ impl Gate {
         told.collect()
     }
 
-    /// Returns whether the caller sees something of a provider.
-    pub fn sees_provider(&self, caller: &Caller, name: &str) -> bool {
-        let providers = self.registry.providers();
-        let provider = providers.iter().find(|provider| provider.name() == name);
-        provider.is_some_and(|provider| is_seen(&**provider, &self.shows(caller)))
+    /// Returns whether the caller sees something of a server.
+    pub fn sees_server(&self, caller: &Caller, name: &str) -> bool {
+        self.server(name).is_some_and(|provider| is_seen(&*provider, &self.shows(caller)))
+    }
+
+    /// Returns the server of that name. A family of native tools may have the same.
+    fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let is_meant = |known: &Arc<dyn Provider>| known.name() == name && known.prefix().is_some();
+        self.registry.providers().into_iter().find(is_meant)
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {

@@ -51,7 +51,7 @@ impl Clients for Hub {
                 continue;
             }
             let sees = sees.entry(client.name.clone());
-            if *sees.or_insert_with(|| self.gate.sees_provider(&caller(client), provider)) {
+            if *sees.or_insert_with(|| self.gate.sees_server(&caller(client), provider)) {
                 session.home.notify(told.clone());
             }
         }
