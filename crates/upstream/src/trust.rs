@@ -47,7 +47,23 @@ const BESIDE: [&str; 14] = [
 /// Options after which no file is run: what is, stands there or has a name. To a shell, `-e` is something else.
 const INSTEAD: [&str; 4] = ["-m", "-c", "-e", "--eval"];
 /// What interpreters look for where what they are to run is no file itself.
-const FORMS: [&str; 4] = [".js", "/package.json", "/index.js", "/__main__.py"];
+const FORMS: [&str; 15] = [
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".jsx",
+    ".ts",
+    ".mts",
+    ".cts",
+    ".tsx",
+    ".json",
+    ".node",
+    "/package.json",
+    "/index.js",
+    "/index.ts",
+    "/index.tsx",
+    "/__main__.py",
+];
 const PACKAGE: &str = "package.json";
 const PACKAGE_BYTES_MAX: u64 = 1024 * 1024;
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "zsh"];
@@ -212,34 +228,42 @@ fn main_of(package: &Path) -> Option<PathBuf> {
     File::open(package).ok()?.take(PACKAGE_BYTES_MAX).read_to_string(&mut text).ok()?;
     let said: serde_json::Value = serde_json::from_str(&text).ok()?;
     let main = package.parent()?.join(said["main"].as_str()?);
-    let forms = ["", ".js", "/index.js"].map(|form| PathBuf::from(format!("{}{form}", main.display())));
+    let forms = ["", ".js", ".json", ".node", "/index.js"]
+        .map(|form| PathBuf::from(format!("{}{form}", main.display())));
     forms.into_iter().find(|form| form.is_file())
 }
 
 /// Returns which files a program runs, by its arguments.
 fn scripts(program: &Path, args: &[String], is_file: impl Fn(&str) -> bool) -> Vec<String> {
     let mut interpreter = interpreter(program);
-    let (mut found, mut before) = (Vec::new(), "");
+    let (mut found, mut before, mut folder) = (Vec::new(), "", "");
     for argument in args.iter().map(String::as_str) {
+        if let Some(chosen) = interpreter.and_then(|name| folder_of(name, before, argument)) {
+            (folder, before) = (chosen, argument);
+            continue;
+        }
+        let placed = placed(folder, argument);
         let ending = Path::new(argument).extension();
         let is_script = ending.is_some_and(|ending| SCRIPTS.iter().any(|known| ending == *known));
         let is_beside = BESIDE.contains(&before) || interpreter.is_some_and(|name| has_value(name, before));
         let is_first = interpreter.is_some() && !is_beside;
-        if (is_script || is_first) && is_file(argument) {
-            found.push(argument.to_owned());
+        if (is_script || is_first) && is_file(&placed) {
+            found.push(placed);
             interpreter = interpreter.filter(|_| !is_first);
         } else if let Some(name) = interpreter {
+            let meant = self::interpreter(Path::new(argument));
             interpreter = match argument {
                 "-e" if SHELLS.contains(&name) => Some(name),
                 instead if INSTEAD.contains(&instead) => None,
                 option if option.starts_with('-') || is_beside => Some(name),
                 // A variable, or the interpreter that is meant.
                 word if name == "env" && word.contains('=') => Some(name),
-                word if name == "env" => self::interpreter(Path::new(word)),
+                _ if name == "env" => meant,
                 word if WORDS_BEFORE.contains(&word) => Some(name),
+                _ if name == "uv" && meant.is_some() => meant,
                 // What is run has a name, and every file after it is data. It may stand for a file.
-                word => {
-                    let forms = FORMS.map(|form| format!("{}{form}", word.trim_end_matches('/')));
+                _ => {
+                    let forms = FORMS.map(|form| format!("{}{form}", placed.trim_end_matches('/')));
                     found.extend(forms.into_iter().filter(|form| is_file(form)));
                     None
                 }
@@ -248,6 +272,22 @@ fn scripts(program: &Path, args: &[String], is_file: impl Fn(&str) -> bool) -> V
         before = argument;
     }
     found
+}
+
+/// Returns the folder that an interpreter goes to before it looks for files, where an argument says it.
+fn folder_of<'a>(interpreter: &str, before: &str, argument: &'a str) -> Option<&'a str> {
+    let option = match interpreter {
+        "uv" => "--directory",
+        "bun" => "--cwd",
+        _ => return None,
+    };
+    let joined = || argument.strip_prefix(option)?.strip_prefix('=');
+    if before == option { Some(argument) } else { joined() }
+}
+
+/// Returns where a file is that is named from a folder.
+fn placed(folder: &str, file: &str) -> String {
+    Path::new(folder).join(file).display().to_string()
 }
 
 /// Returns whether what comes after an option of an interpreter belongs to it.
@@ -335,7 +375,10 @@ mod tests {
             ("/usr/bin/node", "--env-file data -r hook.js serve data", "hook.js serve"),
             ("/usr/bin/java", "-jar serve data", "serve"),
             ("/usr/bin/dotnet", "serve.dll data", "serve.dll"),
-            ("/usr/bin/uv", "run --directory data serve data", "serve"),
+            ("/usr/bin/uv", "--directory /srv run serve data", "/srv/serve"),
+            ("/usr/bin/uv", "run --directory=/srv python3 serve data", "/srv/serve"),
+            ("/usr/bin/uv", "--directory /srv run python -m serve data", ""),
+            ("/usr/bin/bun", "--cwd /srv/web run /srv/serve", "/srv/serve"),
             ("/usr/bin/env", "A=1 python3 serve", "serve"),
             ("/usr/bin/bash", "-c data", ""),
             ("/usr/bin/bash", "-e serve data", "serve"),
@@ -345,6 +388,7 @@ mod tests {
             ("/usr/bin/python3", "/srv/app data", "/srv/app/__main__.py"),
             ("/usr/bin/node", "/srv/web/ data", "/srv/web/package.json /srv/web/index.js"),
             ("/usr/bin/node", "build data", "build.js"),
+            ("/usr/bin/bun", "run src/server data", "src/server.ts"),
             // What is run has a name; the files after it are data.
             ("/usr/bin/uv", "--directory /srv run mcp-server-sqlite --db-path data", ""),
             ("/usr/bin/env", "uvx mcp-server-sqlite --db-path data", ""),
@@ -365,6 +409,7 @@ mod tests {
             "app.jar",
             "lib",
             "build.js",
+            "src/server.ts",
             "/srv/app/__main__.py",
             "/srv/web/package.json",
             "/srv/web/index.js",
