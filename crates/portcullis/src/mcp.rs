@@ -457,6 +457,11 @@ fn meant(written: &str, secrets: &SecretStore, host: &str, field: &str) -> Resul
         })?;
         return Ok(word.map_or_else(|| value.expose().clone(), |word| format!("{word} {}", value.expose())));
     }
+    if let Some(name) = private::buried_handle(written) {
+        return Err(format!(
+            "`secret:{name}` stands within a longer text; it is put in alone, or after one word and one blank, like `Bearer secret:{name}`"
+        ));
+    }
     let (mut text, mut rest) = (String::new(), written);
     while let Some((before, after)) = rest.split_once("${") {
         let (name, after) = after.split_once('}').ok_or("`${` without `}`")?;

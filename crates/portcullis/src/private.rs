@@ -38,12 +38,24 @@ const NO_SECRET_ENDS: [&str; 8] = ["FILE", "PATH", "DIR", "URL", "NAME", "TYPE",
 const SECRET_ENDS: [&str; 1] = ["SECRET_ID"];
 /// A part of an address that is as long, with letters and digits in it, is a key more often than a name.
 const KEY_CHARS_MIN: usize = 20;
+/// The same for one word of a part: names are made of shorter ones.
+const KEY_WORD_CHARS_MIN: usize = 16;
 /// A number of fewer digits is too short for a secret, and counts something.
 const NUMBER_CHARS_MIN: usize = 8;
+/// What ends a word where a shell reads it. What comes after may be run, so it is shown whatever stands before it: whoever
+/// wrote the words of a command must not be able to hide from a person what they do.
+const ENDS: [char; 10] = [';', '|', '&', '`', '(', ')', '<', '>', '\n', '\r'];
+
+/// Knows tokens by their shape, and no secret.
+static SHAPES: LazyLock<Option<Redactor>> = LazyLock::new(|| Redactor::new(&[]).ok());
 
 /// Returns whether the value of a variable or a header is nobody's business: its name says so, or what it holds.
 pub(crate) fn is_private(key: &str, value: &str) -> bool {
-    is_secret_of(key, value) || has_token(value) || has_password(value) || has_private_member(value)
+    is_secret_of(key, value)
+        || has_token(value)
+        || has_password(value)
+        || has_private_member(value)
+        || (value.contains("://") && shown_address(value, is_surely_key) != value)
 }
 
 /// Returns whether a value is an object in JSON with something private in it: headers are given to some servers so.
@@ -123,9 +135,21 @@ pub(crate) fn handle(value: &str) -> Option<(Option<&str>, &str)> {
         .find_map(|(word, rest)| Some((word, rest.strip_prefix("secret:")?)))
 }
 
+/// Returns which secret is named within a text where none is put in. Names are written in capitals, so hardly anything else is
+/// taken for one.
+pub(crate) fn buried_handle(value: &str) -> Option<&str> {
+    let found = value.match_indices("secret:").find_map(|(at, start)| {
+        let rest = &value[at + start.len()..];
+        let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len())];
+        let is_word = !value[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "-_".contains(c));
+        let is_name = name.starts_with(|c: char| c.is_ascii_uppercase()) && name == name.to_ascii_uppercase();
+        (is_word && is_name).then_some(name)
+    });
+    found.filter(|_| handle(value).is_none())
+}
+
 /// Returns whether the redactor would mask something here without knowing any secret.
 pub(crate) fn has_token(text: &str) -> bool {
-    static SHAPES: LazyLock<Option<Redactor>> = LazyLock::new(|| Redactor::new(&[]).ok());
     // Without it nothing is known to be harmless.
     SHAPES.as_ref().is_none_or(|redactor| redactor.scrub(text) != text)
 }
@@ -145,30 +169,102 @@ pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
     shown
 }
 
+/// Returns one argument, or any other text that a program may take apart, with only what is private in it hidden.
 fn shown_arg(arg: &str) -> String {
     if arg.starts_with("secret:") {
         return arg.to_owned();
     }
-    for separator in ['=', ':'] {
-        // `--token=…`, `TOKEN=…` and `Authorization: …`.
-        let Some((key, value)) = arg.split_once(separator) else { continue };
-        let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        if is_key && is_secret_of(key, value.trim()) {
-            let gap = if value.starts_with(' ') { " " } else { "" };
-            return format!("{key}{separator}{gap}{HIDDEN}");
-        }
-        // `--header=Authorization: …`.
-        if separator == '=' && is_key {
-            let inner = shown_arg(value);
-            if inner != value {
-                return format!("{key}={inner}");
-            }
-        }
+    let arg = &without_tokens(arg);
+    if let Some(shown) = shown_json(arg) {
+        return shown;
     }
+    if let Some(shown) = shown_setting(arg, ':').or_else(|| shown_setting(arg, '=')) {
+        return shown;
+    }
+    // The other schemes are ordinary words too.
+    if let Some((scheme, token)) = arg.split_once(' ')
+        && scheme.eq_ignore_ascii_case("Bearer")
+        && !token.split(is_end).next().unwrap_or_default().contains(' ')
+        && is_given(token)
+    {
+        return format!("{scheme} {}", hidden(token, is_end));
+    }
+    let is_comma = |c: char| is_end(c) || ",?".contains(c);
     match arg {
+        arg if arg.contains(char::is_whitespace) => shown_words(arg, char::is_whitespace),
         arg if arg.contains("://") => shown_url(arg),
-        arg if has_password(arg) => HIDDEN.to_owned(),
-        arg => without_tokens(arg),
+        arg if arg.contains(is_comma) => shown_words(arg, is_comma),
+        arg => arg.clone(),
+    }
+}
+
+fn is_end(c: char) -> bool {
+    ENDS.contains(&c)
+}
+
+/// Returns a text with each of its words as it may be shown.
+fn shown_words(text: &str, separates: impl Fn(char) -> bool + Copy) -> String {
+    let words = text.split_inclusive(separates).map(|piece| {
+        let word = piece.trim_end_matches(separates);
+        format!("{}{}", shown_arg(word), &piece[word.len()..])
+    });
+    words.collect()
+}
+
+/// Returns `--token=…`, `TOKEN=…` and `Authorization: …` as it may be shown, where it is of such a form and something in it is
+/// private.
+fn shown_setting(text: &str, separator: char) -> Option<String> {
+    let (key, value) = text.split_once(separator)?;
+    let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !is_key {
+        return None;
+    }
+    // A header has blanks in its value; before `=` a shell takes what comes after a blank for a command.
+    let ends = |c: char| is_end(c) || (separator == '=' && c.is_whitespace());
+    let first = value.split(ends).next().unwrap_or_default();
+    if is_secret_of(key, first.trim()) {
+        let gap = &value[..value.len() - value.trim_start().len()];
+        let shown = if is_cookies(key, value) { HIDDEN.to_owned() } else { hidden(value.trim_start(), ends) };
+        return Some(format!("{key}{separator}{gap}{shown}"));
+    }
+    let shown = (separator == '=').then(|| shown_arg(value))?;
+    (shown != value).then(|| format!("{key}={shown}"))
+}
+
+/// Returns whether these are cookies, of which the second is as private as the first. They run nothing.
+fn is_cookies(key: &str, value: &str) -> bool {
+    let is_cookie =
+        |text: &str| text.contains('=') && !text.contains(|c: char| c.is_whitespace() || is_end(c));
+    key.to_ascii_uppercase().contains("COOKIE") && value.split(';').all(|text| is_cookie(text.trim()))
+}
+
+/// Hides what is private up to where it ends.
+fn hidden(value: &str, ends: impl Fn(char) -> bool) -> String {
+    match value.find(ends) {
+        Some(end) => format!("{HIDDEN}{}", shown_words(&value[end..], is_end)),
+        None => HIDDEN.to_owned(),
+    }
+}
+
+/// Returns JSON with only what is private in it hidden, where there is something. Some programs take settings so, and some of
+/// those in a string.
+fn shown_json(text: &str) -> Option<String> {
+    if !text.trim_start().starts_with(['{', '[', '"']) {
+        return None;
+    }
+    let value: Value = serde_json::from_str(text).ok()?;
+    let mut shown = value.clone();
+    hide_members("", &mut shown);
+    (shown != value).then(|| shown.to_string())
+}
+
+fn hide_members(key: &str, value: &mut Value) {
+    match value {
+        Value::String(text) if is_secret_of(key, text) => *text = HIDDEN.to_owned(),
+        Value::String(text) => *text = shown_arg(text),
+        Value::Array(all) => all.iter_mut().for_each(|one| hide_members(key, one)),
+        Value::Object(members) => members.iter_mut().for_each(|(key, member)| hide_members(key, member)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -197,27 +293,37 @@ fn is_random(text: &str) -> bool {
 /// Returns variables or headers as they may be shown.
 pub(crate) fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
     let shown = |(key, value): &(String, String)| {
-        let is_shown = is_handle(value) || !is_private(key, value);
-        (key.clone(), if is_shown { value.clone() } else { HIDDEN.to_owned() })
+        let shown = match value {
+            value if is_handle(value) => value.clone(),
+            value if is_secret_of(key, value) => HIDDEN.to_owned(),
+            value => shown_arg(value),
+        };
+        (key.clone(), shown)
     };
     pairs.iter().map(shown).collect()
 }
 
 /// Returns an address as it may be shown: without a password, and without what looks like a key.
 pub(crate) fn shown_url(url: &str) -> String {
+    shown_address(url, could_be_key)
+}
+
+fn shown_address(url: &str, is_key: fn(&str) -> bool) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return without_tokens(url) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
     let authority = match authority.rsplit_once('@') {
         Some((user, host)) => match user.split_once(':') {
-            Some((user, _)) => format!("{user}:{HIDDEN}@{host}"),
-            None if could_be_key(user) => format!("{HIDDEN}@{host}"),
-            None => authority.to_owned(),
+            Some((user, password)) if is_given(password) => {
+                format!("{user}:{}@{host}", hidden(password, is_end))
+            }
+            None if is_key(user) => format!("{HIDDEN}@{host}"),
+            _ => authority.to_owned(),
         },
         None => authority.to_owned(),
     };
     let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let parts = path.split('/').map(|part| if could_be_key(part) { HIDDEN } else { part });
+    let parts = path.split('/').map(|part| if is_key(part) { HIDDEN } else { part });
     let path = parts.collect::<Vec<_>>().join("/");
     let mut shown = format!("{scheme}://{authority}{path}");
     for pair in query.split_inclusive(['&', ';', '#', '?']) {
@@ -226,8 +332,8 @@ pub(crate) fn shown_url(url: &str) -> String {
             None => (pair, ""),
         };
         match pair.split_once('=') {
-            Some((key, value)) if is_secret_of(key, value) || could_be_key(value) => {
-                shown.push_str(&format!("{key}={HIDDEN}{separator}"));
+            Some((key, value)) if is_secret_of(key, value) || is_key(value) => {
+                shown.push_str(&format!("{key}={}{separator}", hidden(value, is_end)));
             }
             _ => shown.push_str(&format!("{pair}{separator}")),
         }
@@ -243,8 +349,30 @@ fn could_be_key(part: &str) -> bool {
         && part.chars().any(|c| c.is_ascii_alphabetic())
 }
 
+/// Returns whether a part of an address is a key, and not merely a long name with a number in it.
+fn is_surely_key(part: &str) -> bool {
+    let is_random = |word: &str| {
+        let has = |test: fn(&char) -> bool| word.chars().any(|c| test(&c));
+        word.len() >= KEY_WORD_CHARS_MIN && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
+    };
+    could_be_key(part) && part.split(['-', '_', '.', '~', '%', '=', '+']).any(is_random)
+}
+
+/// Returns a text with every token in it hidden, and nothing else.
 fn without_tokens(text: &str) -> String {
-    if has_token(text) { HIDDEN.to_owned() } else { text.to_owned() }
+    const MARK: &str = "[REDACTED";
+    let Some(redactor) = SHAPES.as_ref() else { return HIDDEN.to_owned() };
+    let scrubbed = redactor.scrub(text);
+    if scrubbed == text {
+        return text.to_owned();
+    }
+    let (mut shown, mut rest) = (String::new(), &*scrubbed);
+    while let Some((before, after)) = rest.split_once(MARK) {
+        shown.push_str(before);
+        shown.push_str(HIDDEN);
+        rest = after.split_once(']').map_or("", |(_, rest)| rest);
+    }
+    shown + rest
 }
 
 #[cfg(test)]
@@ -262,7 +390,7 @@ mod tests {
             ("-e GITHUB_TOKEN image", None),
             ("--token --verbose", None),
             ("--password 12345678 --retries 3", Some("--password [HIDDEN] --retries 3")),
-            ("--conn Server=db;Password=Str0ngPassw0rd;", Some("--conn Server=[HIDDEN]")),
+            ("--conn Server=db;Password=Str0ngPassw0rd;", Some("--conn Server=db;Password=[HIDDEN];")),
             ("--ssh-key ~/.ssh/id --secret ${X} --password secret:X", None),
             ("--header X-Api-Key:abc", Some("--header X-Api-Key:[HIDDEN]")),
             ("--header=Authorization:abc", Some("--header=Authorization:[HIDDEN]")),
@@ -275,6 +403,55 @@ mod tests {
         }
         let header = ["--header".to_owned(), "Authorization: Bearer abc def".to_owned()];
         assert_eq!(shown_args(&header)[1], "Authorization: [HIDDEN]");
+        for (arg, shown) in [
+            ("Cookie: a=b; session=c", "Cookie: [HIDDEN]"),
+            (
+                r#"{"client_id":"abc","client_secret":"hunter2"}"#,
+                r#"{"client_id":"abc","client_secret":"[HIDDEN]"}"#,
+            ),
+            (r#""{\"apiKey\":\"hunter2\"}""#, r#""{\"apiKey\":\"[HIDDEN]\"}""#),
+        ] {
+            assert_eq!(shown_args(&[arg.to_owned()]), [shown]);
+        }
+    }
+
+    #[test]
+    fn nothing_that_may_be_run_is_hidden_with_what_is_private() {
+        let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).get(..36).unwrap());
+        for before in [
+            "API_KEY=abcdefgh1",
+            "--api-key=abcdefgh1",
+            "Authorization: Bearer abcdefgh1",
+            "Bearer abcdefgh1",
+            "Cookie: a=b; c=d",
+            "Server=db;Password=abcdefgh1",
+            "https://me:abcdefgh1@db/x",
+            "https://x.example.com/mcp?api_key=abcdefgh1",
+            &token,
+        ] {
+            for run in [
+                "; touch /tmp/x",
+                ";/tmp/x",
+                "`/tmp/x`",
+                "|sh",
+                "&/tmp/x",
+                "$(/tmp/x)",
+                "\n/tmp/x",
+                " # ;/tmp/x",
+            ] {
+                if before.starts_with("Bearer") && run.starts_with(' ') {
+                    // Could be a sentence.
+                    continue;
+                }
+                let shown = shown_args(&["-c".to_owned(), format!("{before}{run}")]).concat();
+                let word = run.rsplit(' ').next().unwrap().trim_start_matches('$');
+                assert!(shown.ends_with(word), "{before}{run}: {shown}");
+                assert!(!shown.contains("abcdefgh1") && !shown.contains(&token), "{before}{run}: {shown}");
+            }
+        }
+        // A password that is none.
+        let shown = shown_args(&["x://me:;/tmp/x;@db".to_owned()]).concat();
+        assert!(shown.contains("/tmp/x"), "{shown}");
     }
 
     #[test]
@@ -300,9 +477,18 @@ mod tests {
             ("SETTINGS", r#"{"db": {"password": "hunter2pw"}, "port": 1}"#),
             ("DSN", "host=db user=me password=hunter2pw"),
             ("JDBC", "jdbc:mysql://db/x?user=me&password=hunter2pw"),
+            ("RPC_URL", "https://rpc.example.com/v3/0b1c2d3e4f5061728394a5b6c7d8e9f0"),
+            ("SENTRY_DSN", "https://0b1c2d3e4f5061728394a5b6c7d8e9f0@errors.example.com/1"),
+            ("ENDPOINT", "https://x.example.com/mcp?api_key=hunter2"),
         ] {
             assert!(is_private(key, value), "{key}={value}");
-            assert_eq!(shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1, HIDDEN);
+            let shown = &shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1;
+            let secrets =
+                ["hunter2", "Sup3r", "Str0ng", "12345678", "1234567890", "0b1c2d3e", "AbCdEf", ":pw"];
+            assert!(
+                shown.contains(HIDDEN) && secrets.iter().all(|secret| !shown.contains(secret)),
+                "{shown}"
+            );
         }
         for (key, value) in [
             ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/gcp.json"),
@@ -324,6 +510,20 @@ mod tests {
             ("A", "Bearer ${TOKEN}"),
         ] {
             assert_eq!(shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1, value, "{key}");
+        }
+        // What only might be one is hidden, and not taken for one.
+        assert!(!is_private("RELEASE", "https://example.com/releases/server-filesystem-v2025"));
+    }
+
+    #[test]
+    fn a_secret_that_is_named_where_none_is_put_in_is_found() {
+        for value in ["token=secret:NOPE", "Bearer  secret:NOPE", "postgres://u:secret:NOPE@db/x"] {
+            assert_eq!(buried_handle(value), Some("NOPE"), "{value}");
+        }
+        for value in
+            ["secret:NOPE", "Bearer secret:NOPE", "a-secret:pw", "client_secret:NO", "top secret: NO"]
+        {
+            assert_eq!(buried_handle(value), None, "{value}");
         }
     }
 

@@ -5,8 +5,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
 use crate::wait::{until, within};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -130,6 +133,27 @@ fn write(path: &Path, content: &[u8]) -> PathBuf {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
     path.to_owned()
+}
+
+/// Runs a prepared command to its end at a terminal where `typed` was typed ahead. Returns its exit code, and all that was to be seen there.
+pub async fn run_at_terminal(mut command: Command, typed: &str) -> (i32, String) {
+    let mut screen = std::fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
+    grantpt(&screen).unwrap();
+    unlockpt(&screen).unwrap();
+    let name = ptsname(&screen, Vec::new()).unwrap();
+    let end = || Stdio::from(open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // What is left of the other end is the child's, so that reading ends with it.
+    drop(command);
+    screen.write_all(typed.as_bytes()).unwrap();
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut seen = Vec::new();
+        // It ends with an error, which is how a terminal hangs up.
+        let _ = screen.read_to_end(&mut seen);
+        String::from_utf8_lossy(&seen).replace("\r\n", "\n")
+    });
+    let status = within("the command at a terminal ends", child.wait()).await.unwrap();
+    (status.code().unwrap_or(-1), within("the terminal hangs up", reading).await.unwrap())
 }
 
 /// Runs a prepared command to its end, with `input` as its standard input.

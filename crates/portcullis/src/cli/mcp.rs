@@ -24,7 +24,7 @@ Examples:
 Examples:
   portcullis mcp add git -- uvx mcp-server-git --repository ~/code
   portcullis mcp add files --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem ~/Documents
-  portcullis mcp add notes --url https://mcp.example.com/mcp --header Authorization=secret:NOTES_TOKEN
+  portcullis mcp add notes --url https://mcp.example.com/mcp --header 'Authorization=Bearer secret:NOTES_TOKEN'
   portcullis mcp add tasks --url https://tasks.example.com/mcp --oauth")]
     Add(McpAddArgs),
     /// Take a server out of the configuration, and forget that it was trusted

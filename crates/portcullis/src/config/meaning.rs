@@ -1,7 +1,7 @@
 //! From what was written to what it means.
 
 use super::oauth;
-use super::problem::Finding;
+use super::problem::{Finding, key_path};
 use super::time;
 use super::written::{
     self, DecisionName, EffectName, FormatName, KeyName, LabelName, LevelName, OriginName, ReachName,
@@ -386,11 +386,19 @@ impl Checks<'_> {
             let taken = lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str());
             match HeaderName::from_bytes(lower.as_bytes()) {
                 Ok(header) if !taken => headers.push((header, value.clone())),
-                _ => self.unexpected(
+                Ok(_) => self.unexpected(
                     &at("headers"),
                     name,
                     "names of headers, but none that the hub itself sets",
                 ),
+                // Not quoted: it may be a whole header, with what is secret in it.
+                Err(_) => {
+                    let text = format!(
+                        "a name in `{}` is no name of a header, expected NAME = \"VALUE\"",
+                        key_path(&at("headers"))
+                    );
+                    self.findings.push(Finding { pointer: at("headers"), text });
+                }
             }
         }
         headers

@@ -351,7 +351,7 @@ headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "
     portcullis.toml:19: `mcp.relative.url` is no address of a server: the socket needs a whole path, like unix:/run/notes.sock:/mcp
     portcullis.toml:22: `mcp.taken.headers` is "Host", expected names of headers, but none that the hub itself sets
     portcullis.toml:22: `mcp.taken.headers` is "Mcp-Name", expected names of headers, but none that the hub itself sets
-    portcullis.toml:22: `mcp.taken.headers` is "a b", expected names of headers, but none that the hub itself sets
+    portcullis.toml:22: a name in `mcp.taken.headers` is no name of a header, expected NAME = "VALUE"
     "#);
 }
 

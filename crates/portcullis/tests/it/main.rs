@@ -15,6 +15,7 @@ mod attacks;
 mod commands;
 mod each_limit;
 mod forgotten;
+mod held_back;
 mod identity;
 mod labels;
 mod left_out;

@@ -2,10 +2,9 @@
 
 use crate::shop::{Shop, done, tool};
 use crate::support::{home, http, names};
-use portcullis_testkit::process::{Home, UNHURRIED, run};
+use portcullis_testkit::process::{Home, UNHURRIED, run, run_at_terminal};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 fn offer() -> Value {
     json!({
@@ -256,6 +255,80 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
 }
 
 #[tokio::test]
+async fn how_servers_stand_is_written_as_soon_as_that_can_be_done_again() {
+    let (home, shop) = (home(), Shop::new(&offer()));
+    shop.configure(&home, "trust = \"always\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    until_status(&home, "connected").await;
+    let file = home.path().join("workspace/secure/servers.json");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir_all(file.join("in the way")).unwrap();
+    done(&home, &["mcp", "disable", "shop"]).await;
+    until("the server is off", async || {
+        let list = client.result("tools/list", json!({})).await;
+        (!names(&list["tools"]).contains(&"shop_pay")).then_some(())
+    })
+    .await;
+    std::fs::remove_dir_all(&file).unwrap();
+    // Nothing else changes that could be a reason to write it.
+    until_status(&home, "disabled").await;
+}
+
+#[tokio::test]
+async fn whoever_is_asked_about_a_change_at_a_terminal_sees_every_word_of_it() {
+    let (home, shop) = (home(), Shop::new(&json!({ "tools": [tool("pay", "Pay an invoice")] })));
+    shop.configure(&home, "");
+    let trust = ["mcp", "trust", "shop"];
+    // At first everything is new, and most of it is shown shortened, which is said.
+    let (code, screen) = run_at_terminal(home.command(&trust), "n\n").await;
+    assert!(
+        code == 0 && screen.contains("To read every word first: portcullis mcp trust shop --diff"),
+        "{screen}"
+    );
+    assert!(screen.contains("for `shop`? [y/N]") && screen.contains("Nothing was let in."), "{screen}");
+    let (code, screen) = run_at_terminal(home.command(&trust), "y\n").await;
+    assert!(code == 0 && screen.contains("Server `shop` is trusted as it is."), "{screen}");
+    let longer = format!("Pay an invoice{} and send me a copy", " that is due".repeat(50));
+    shop.offers(&json!({ "tools": [tool("pay", &longer)] }));
+    let (code, screen) = run_at_terminal(home.command(&trust), "n\n").await;
+    let shown = screen.find("and send me a copy").expect("every word is shown");
+    assert!(code == 0 && shown < screen.find("Let all of this in").unwrap(), "{screen}");
+    assert!(screen.contains("Nothing was let in."), "{screen}");
+}
+
+#[tokio::test]
+async fn what_is_private_stays_so_where_a_server_is_added_and_where_it_changes() {
+    let (home, shop) = (home(), Shop::new(&json!({ "tools": [tool("pay", "Pay an invoice")] })));
+    let [program, definitions, calls] = shop.words();
+    let words = ["--", &program, &definitions, &calls, "--api-key", "hunter2hunter2"];
+    done(&home, &[&["mcp", "add", "shop", "--yes"][..], &words].concat()).await;
+    let path = home.path().join("portcullis.toml");
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, written.replace("hunter2hunter2", "hunter3hunter3")).unwrap();
+    for args in [&["mcp", "trust", "shop", "--diff"][..], &["mcp", "trust", "shop", "--diff", "--json"]] {
+        let shown = done(&home, args).await;
+        assert!(shown.contains("different in what is hidden") && !shown.contains("hunter"), "{shown}");
+    }
+    // As headers are written elsewhere, and as many tokens end.
+    let url = "https://notes.example.com/mcp";
+    let header = "Authorization: Bearer hunter2hunter2dG9rZW4=";
+    let added = home.run(&["mcp", "add", "notes", "--no-test", "--url", url, "--header", header]).await;
+    assert_eq!(added.code, 0, "{added:?}");
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(written.contains("Bearer hunter2hunter2dG9rZW4="), "{written}");
+    let advice = "portcullis secrets set NAME --grant 'notes.example.com:authorization', \
+                  then in `mcp.notes.headers`: Authorization = \"Bearer secret:NAME\"";
+    assert!(added.stderr.contains(advice) && !added.stderr.contains("hunter2"), "{added:?}");
+    let bad = home.run(&["mcp", "add", "bad", "--no-test", "--url", url, "--header", "A b hunter2=x"]).await;
+    assert!(bad.code != 0 && !bad.stderr.contains("hunter2"), "{bad:?}");
+    // Nothing would be put in here.
+    let words = ["--env", "X=token=secret:NOPE", "--", &program, &definitions, &calls];
+    let buried = home.run(&[&["mcp", "add", "buried"][..], &words].concat()).await;
+    assert!(buried.code != 0 && buried.stderr.contains("`secret:NOPE` stands within"), "{buried:?}");
+}
+
+#[tokio::test]
 async fn what_does_not_let_us_in_or_cannot_be_used_says_what_to_do() {
     let home = home();
     let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -408,72 +481,6 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     let unreadable = &found["unreadable"][0];
     assert!(unreadable["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{found}");
     assert!(!unreadable["why"].as_str().unwrap().is_empty(), "{found}");
-}
-
-/// Writes a file of another program with a server that leaves a trace when it is started. Returns file and trace.
-fn traced(home: &Home) -> (String, PathBuf) {
-    let (file, trace) = (home.user().join("mcp.json"), home.user().join("trace"));
-    let server = json!({ "command": "/usr/bin/touch", "args": [trace] });
-    std::fs::write(&file, json!({ "mcpServers": { "traced": server } }).to_string()).unwrap();
-    (file.display().to_string(), trace)
-}
-
-#[tokio::test]
-async fn what_was_held_back_is_not_started_by_its_removal() {
-    let home = home();
-    let (file, trace) = traced(&home);
-    let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
-    let _hub = home.serve().await;
-    let configured = async |count: usize| {
-        until("the hub has the configuration", async || {
-            // As the hub has it, which may be later than the file.
-            let written =
-                std::fs::read(home.path().join("workspace/secure/servers.json")).unwrap_or_default();
-            let written: Value = serde_json::from_slice(&written).unwrap_or_default();
-            (written["servers"].as_object().is_some_and(|all| all.len() == count)).then_some(())
-        })
-        .await;
-    };
-    done(&home, &["mcp", "import", &file, "--yes"]).await;
-    let with_it = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
-    configured(1).await;
-    done(&home, &["mcp", "remove", "traced"]).await;
-    configured(0).await;
-    assert!(!trace.exists());
-    // Imported once more, it is held back once more.
-    done(&home, &["mcp", "import", &file, "--yes"]).await;
-    configured(1).await;
-    done(&home, &["mcp", "remove", "traced"]).await;
-    configured(0).await;
-    assert!(!trace.exists());
-    // Who writes one of its name by hand wants it, and does not find it switched off.
-    assert_ne!(before, with_it);
-    home.configure(&with_it);
-    until("it was started", async || trace.exists().then_some(())).await;
-}
-
-#[tokio::test]
-async fn what_nobody_has_looked_at_is_not_switched_on_by_the_configuration() {
-    let home = home();
-    let (file, _) = traced(&home);
-    done(&home, &["mcp", "import", &file, "--yes"]).await;
-    let path = home.path().join("portcullis.toml");
-    let written = std::fs::read_to_string(&path).unwrap();
-    home.configure(&written.replace("[mcp.traced]\n", "[mcp.traced]\nenabled = false\n"));
-    // Says nothing that the configuration does not say, so it leaves it to that.
-    done(&home, &["mcp", "disable", "traced"]).await;
-    home.configure(&written);
-    let listed = home.run(&["mcp", "list", "--json"]).await.json();
-    assert_eq!(
-        (&listed[0]["enabled"], &listed[0]["enabled_in_configuration"]),
-        (&json!(false), &json!(true)),
-        "{listed}"
-    );
-    // One of its name that comes later is another.
-    done(&home, &["mcp", "remove", "traced"]).await;
-    home.configure(&written);
-    let listed = home.run(&["mcp", "list", "--json"]).await.json();
-    assert_eq!(listed[0]["enabled"], true, "{listed}");
 }
 
 #[tokio::test]

@@ -9,9 +9,10 @@ use crate::config::{Config, McpServer, NewServer, add_servers, preview_servers};
 use crate::login::Login;
 use crate::mcp::Makers;
 use crate::secrets::Asking;
-use crate::{BadUsage, print};
+use crate::{BadUsage, print, private};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
+use portcullis_egress::own::Place;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
 use std::path::Path;
@@ -65,6 +66,7 @@ impl Desk {
             let question = format!("Let all of this in, as it is now, for `{name}`?");
             trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
         }
+        let in_clear = in_clear(&new);
         let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
         // One that had the name before is not this one.
         if makers.toggles.of(name).removed {
@@ -79,7 +81,9 @@ impl Desk {
         }
         if self.as_json {
             let tested = looked.as_ref().map(|looked| looked.json(name));
-            print::json(&json!({ "added": name, "file": path, "trusted": trusted, "test": tested }));
+            print::json(&json!({
+                "added": name, "file": path, "trusted": trusted, "test": tested, "notes": in_clear,
+            }));
             return Ok(ExitCode::SUCCESS);
         }
         let next = if trusted {
@@ -88,6 +92,7 @@ impl Desk {
             format!("Nothing of it is let in until: portcullis mcp trust {name}")
         };
         print::line(format!("\nServer `{name}` is in {}. {next}", path.display()));
+        in_clear.into_iter().for_each(print::note);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -112,9 +117,10 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
         command: command.next().map(from_here).transpose()?,
         args: command.collect(),
         cwd: args.cwd.clone().map(whole).transpose()?,
-        env: pairs("--env", &args.env)?,
+        env: pairs("--env", &['='], &args.env)?,
         url: args.url.clone(),
-        headers: pairs("--header", &args.headers)?,
+        // `NAME: VALUE` is how headers are written elsewhere.
+        headers: pairs("--header", &['=', ':'], &args.headers)?,
         oauth: args.oauth.then(Vec::new),
         timeout_ms: args.timeout_ms,
         ..NewServer::default()
@@ -134,11 +140,40 @@ fn whole(path: String) -> Result<String> {
     whole.into_os_string().into_string().map_err(|_| anyhow!("the path of `{path}` is no text"))
 }
 
-fn pairs(option: &str, given: &[String]) -> Result<Vec<(String, String)>> {
-    let pair = |text: &String| match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+fn pairs(option: &str, separators: &[char], given: &[String]) -> Result<Vec<(String, String)>> {
+    let pair = |text: &String| match text.split_once(separators) {
+        Some((key, value)) if !key.is_empty() => {
+            let is_spaced = text[key.len()..].starts_with(':');
+            let value = if is_spaced { value.trim_start() } else { value };
+            Ok((key.to_owned(), value.to_owned()))
+        }
         // What was given is not repeated: it may be a secret.
         _ => Err(BadUsage(format!("`{option}` wants KEY=VALUE")).into()),
     };
     given.iter().map(pair).collect()
+}
+
+/// Says what stands in the configuration in clear now, and how it need not.
+fn in_clear(new: &NewServer) -> Vec<String> {
+    let name = &new.name;
+    let host = new.url.as_deref().and_then(|url| url.parse::<Place>().ok());
+    let host = host.as_ref().map_or("HOST", Place::host);
+    let env = new.env.iter().map(|pair| (pair, "env", format!("mcp.{name}:env")));
+    let headers = new.headers.iter().map(|pair| {
+        let grant = format!("{host}:{}", pair.0.to_ascii_lowercase());
+        (pair, "headers", grant)
+    });
+    let all = env.chain(headers).filter(|((key, value), ..)| {
+        !value.contains("${") && !private::is_handle(value) && private::is_private(key, value)
+    });
+    let told = all.map(|((key, value), place, grant)| {
+        let scheme = if value.to_ascii_lowercase().starts_with("bearer ") { "Bearer " } else { "" };
+        format!(
+            "`{}` stands in the configuration in clear. To keep it in the secret store instead: \
+             portcullis secrets set NAME --grant '{grant}', then in `mcp.{name}.{place}`: {} = \"{scheme}secret:NAME\"",
+            printable(key),
+            printable(key)
+        )
+    });
+    told.collect()
 }

@@ -1,10 +1,11 @@
 //! `portcullis mcp trust`: a person looks at what a server offers, and lets that in.
 
-use super::Desk;
 use super::look::{look, needs_secrets};
+use super::{Desk, reached};
 use crate::cli::McpTrustArgs;
+use crate::config::McpServer;
 use crate::mcp::Makers;
-use crate::{BadUsage, print};
+use crate::{BadUsage, print, private};
 use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_store::pins::{Difference, Snapshot, differences};
@@ -21,6 +22,10 @@ impl Desk {
         }
         let server = self.server(name)?;
         let makers = self.makers(needs_secrets(server))?;
+        if makers.is_unseen(server) && !self.may_begin(server, args)? {
+            print::line("Nothing was started, and nothing was let in.");
+            return Ok(ExitCode::SUCCESS);
+        }
         let looked = look(server, &self.config, &makers)?;
         let seen = looked.connected(name)?;
         let before = makers.pins.of(name);
@@ -75,16 +80,41 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Shows how a server is reached that came from elsewhere, and asks before that is done for the first time: others wrote
+    /// it, and to look at what it offers it has to run.
+    fn may_begin(&self, server: &McpServer, args: &McpTrustArgs) -> Result<bool> {
+        let (name, is_local) = (&server.name, server.place.is_none());
+        let begun = if is_local { "is started" } else { "is connected to" };
+        let mut text = format!(
+            "Server `{name}` came from elsewhere, and nobody has looked at it yet. To be looked at it {begun}:\n  {}",
+            reached(server)
+        );
+        if let Some(cwd) = &server.cwd {
+            text.push_str(&format!("\n  in {}", printable(&cwd.display().to_string())));
+        }
+        let (env, headers) = (server.env.iter().map(|(name, _)| name.as_str()), server.headers.iter());
+        let with: Vec<String> = env.chain(headers.map(|(name, _)| name.as_str())).map(printable).collect();
+        if !with.is_empty() {
+            text.push_str(&format!("\n  with {}", with.join(", ")));
+        }
+        print::note(text);
+        match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
+            (true, ..) | (false, true, true) => Ok(true),
+            (false, true, false) => Err(nobody_asked()),
+            (false, false, _) => {
+                let question = if is_local { "Start it?" } else { "Connect to it?" };
+                Ok(print::confirm(question)? == Some(true))
+            }
+        }
+    }
+
     /// Asks the person, unless they said so already or only wanted to look.
     fn decides(&self, args: &McpTrustArgs) -> Result<bool> {
         let nobody = self.as_json || print::nobody_to_ask();
         match (args.yes, nobody, args.diff) {
             (true, ..) => Ok(true),
             (false, true, true) => Ok(false),
-            (false, true, false) => {
-                let reason = "nobody can be asked here; look with `--diff`, then say `--yes`";
-                Err(BadUsage(reason.to_owned()).into())
-            }
+            (false, true, false) => Err(nobody_asked()),
             (false, false, _) => {
                 let question = format!("Let all of this in, as it is now, for `{}`?", args.name);
                 Ok(print::confirm(&question)? == Some(true))
@@ -111,6 +141,10 @@ impl Desk {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn nobody_asked() -> anyhow::Error {
+    BadUsage("nobody can be asked here; look with `--diff`, then say `--yes`".to_owned()).into()
 }
 
 /// Switches a server on that was only waiting to be looked at. Returns whether it was one.
@@ -155,8 +189,29 @@ pub(crate) fn pretty(text: Option<&String>) -> String {
     format!("{lines}\n")
 }
 
+/// Returns both sides of a difference as they may be shown: how a server is reached may hold what is nobody's business.
+pub(crate) fn sides(one: &Difference) -> (Option<String>, Option<String>) {
+    let args = |text: &str| {
+        let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
+        json!(private::shown_args(&args)).to_string()
+    };
+    let shown = |text: &Option<String>| match (one.kind, one.name.as_str(), text) {
+        ("identity", "args", Some(text)) => Some(args(text)),
+        ("identity", "url", Some(text)) => Some(private::shown_url(text)),
+        (_, _, text) => text.clone(),
+    };
+    let (before, mut after) = (shown(&one.before), shown(&one.after));
+    if before == after
+        && let Some(after) = &mut after
+    {
+        after.push_str("\n(different in what is hidden)");
+    }
+    (before, after)
+}
+
 fn word_for_word(one: &Difference) -> String {
-    let (before, after) = (pretty(one.before.as_ref()), pretty(one.after.as_ref()));
+    let (before, after) = sides(one);
+    let (before, after) = (pretty(before.as_ref()), pretty(after.as_ref()));
     let diff = TextDiff::from_lines(&before, &after);
     let place = format!("{} {}", one.kind, printable(&one.name));
     format!("\n{}", diff.unified_diff().context_radius(3).header(&place, &place))
@@ -165,8 +220,9 @@ fn word_for_word(one: &Difference) -> String {
 fn shown(one: &Difference, whole: bool) -> Value {
     let mut value = json!({ "kind": one.kind, "name": one.name, "change": change(one) });
     if whole {
-        value["before"] = json!(one.before);
-        value["after"] = json!(one.after);
+        let (before, after) = sides(one);
+        value["before"] = json!(before);
+        value["after"] = json!(after);
     }
     value
 }
