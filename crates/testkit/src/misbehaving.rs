@@ -70,7 +70,7 @@ pub enum Does {
         head: Vec<u8>,
         piece: Vec<u8>,
     },
-    /// Writes this, and then whatever is said.
+    /// Writes this, and then whatever is said, until nobody is left who could say anything.
     Tells {
         head: Vec<u8>,
         says: broadcast::Sender<Vec<u8>>,
@@ -195,6 +195,7 @@ async fn serve(
             }
             Does::Tells { head, says } => {
                 let mut hears = says.subscribe();
+                drop(says);
                 let mut written = visitor.write_all(&head).await;
                 while let (Ok(()), Ok(said)) = (&written, hears.recv().await) {
                     written = visitor.write_all(&said).await;

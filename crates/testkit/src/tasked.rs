@@ -131,9 +131,8 @@ impl Server {
             json!({ "looks": { "type": "integer" }, "ask": flag, "fail": flag, "progress": flag });
         let mut report =
             json!({ "name": "report", "inputSchema": { "type": "object", "properties": properties } });
-        if !self.is_newer {
-            report["execution"] = json!({ "taskSupport": "required", "kept": 1 });
-        }
+        // In the newer era it means nothing.
+        report["execution"] = json!({ "taskSupport": "required", "kept": 1 });
         let tools = json!([report, { "name": "seen", "inputSchema": { "type": "object" } }]);
         self.dressed(json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" }))
     }
@@ -149,6 +148,9 @@ impl Server {
         let meta = &params["_meta"];
         let extensions = &meta["io.modelcontextprotocol/clientCapabilities"]["extensions"];
         match self.is_newer {
+            true if params.get("task").is_some() => {
+                return Err(json!({ "code": -32602, "message": "`task` is of the older era" }));
+            }
             true if extensions[TASKS].is_object() => {}
             true => return Err(json!({ "code": -32021, "message": "only as a task" })),
             false if params["task"].is_object() => {}

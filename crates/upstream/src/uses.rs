@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 /// How many tasks are remembered that clients ask after. A server with more of them is busy in any case.
 const TASKS_MAX: usize = 1_000;
-/// How long a task is believed to run, whatever its server says.
+/// How long the name of such a task may be. Others make up what a name is.
 const TASK_NAME_BYTES_MAX: usize = 1024;
+/// How long a task is believed to run, whatever its server says.
 const TASK_MAX: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) struct Uses {
@@ -200,5 +201,9 @@ mod tests {
         assert!(says(&uses, begun));
         uses.forget_tasks();
         assert!(!uses.any_task());
+        for (length, is_kept) in [(TASK_NAME_BYTES_MAX + 1, false), (TASK_NAME_BYTES_MAX, true)] {
+            let named = format!(r#"{{"taskId":"{}","status":"working"}}"#, "t".repeat(length));
+            assert_eq!(says(&uses, &named), is_kept, "{length}");
+        }
     }
 }

@@ -159,6 +159,25 @@ async fn there_are_no_more_of_them_than_may_be() {
 }
 
 #[tokio::test]
+async fn whoever_can_have_none_hears_it_when_subscribing() {
+    let offer = json!({
+        "tools": [tool("touch", "Changes what it is told")],
+        "resources": [{ "uri": "shop://a", "name": "a" }],
+    });
+    let (home, shop) = (home(), Shop::new(&offer));
+    shop.configure(&home, "trust = \"always\"\nper_client = true\nclients_max = 1");
+    let hub = home.serve().await;
+    let (mut one, mut two) = (client(&home, &hub, "one").await, client(&home, &hub, "two").await);
+    sees(&mut one, "shop_touch").await;
+    one.result("resources/subscribe", json!({ "uri": "shop://a" })).await;
+    let refused = two.request("resources/subscribe", json!({ "uri": "shop://a" })).await;
+    let said = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("1 clients have one of their own already"), "{refused}");
+    one.call("shop_touch", json!({ "updated": "shop://a" })).await;
+    one.told("notifications/resources/updated").await;
+}
+
+#[tokio::test]
 async fn one_that_offers_something_else_than_was_looked_at_is_refused() {
     let (home, shop) = (home(), Shop::new(&json!({ "tools": [tool("pay", "Pay an invoice")] })));
     shop.configure(&home, "per_client = true");

@@ -51,9 +51,7 @@ async fn a_tool_that_runs_as_a_task_is_called_like_any_other() {
         let listed = client.result("tools/list", json!({})).await;
         let listed = listed["tools"].as_array().unwrap();
         let report = listed.iter().find(|tool| tool["name"] == "far_report").unwrap();
-        if theirs == "2025-11-25" {
-            assert_eq!(report["execution"], json!({ "taskSupport": "forbidden", "kept": 1 }), "{report}");
-        }
+        assert_eq!(report["execution"], json!({ "taskSupport": "forbidden", "kept": 1 }), "{report}");
         let answer = client.call("far_report", json!({ "looks": 10 })).await;
         assert_eq!(text(&answer), "reported", "{theirs}: {answer}");
         let failed =

@@ -1,11 +1,13 @@
 //! Sessions that end without a word of it in the protocol, and sessions that do not.
 
 use crate::support::{World, spec};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
-use portcullis_testkit::wait::within;
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
+use portcullis_testkit::wait::{until, within};
+use portcullis_upstream::StatusKind;
 use serde_json::json;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::broadcast;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -101,4 +103,50 @@ async fn a_request_that_is_refused_says_why_and_costs_no_session() {
             assert!((1..=3).contains(&count("ping")), "{status} {body}");
         }
     }
+}
+
+/// Does what a server of HTTP+SSE does, which says everything on its stream.
+fn older(seen: &Seen, stream: &broadcast::Sender<Vec<u8>>) -> Does {
+    match (seen.method.as_str(), seen.path.as_str()) {
+        ("GET", _) => {
+            Does::Tells { head: events(&[], "event: endpoint\ndata: /messages\n\n"), says: stream.clone() }
+        }
+        ("POST", "/messages") => {
+            if let Does::Answer(whole) = seen.usual()
+                && let Some((_, body)) = String::from_utf8_lossy(&whole).split_once("\r\n\r\n")
+                && body.starts_with('{')
+            {
+                let _ = stream.send(format!("event: message\ndata: {body}\n\n").into_bytes());
+            }
+            Does::Answer(answer(202, &[], ""))
+        }
+        _ => Does::Answer(answer(404, &[], "")),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_the_older_way_is_found_on_the_newer() {
+    let stream = Arc::new(Mutex::new(Some(broadcast::Sender::new(64))));
+    let now = stream.clone();
+    let server = Misbehaving::open(move |seen| match (&*now.lock().unwrap(), seen.method.as_str()) {
+        (Some(stream), _) => older(seen, stream),
+        // Many have something to look at there.
+        (None, "GET") => Does::Answer(answer(200, &[("Content-Type", "text/html")], "<p>Welcome!")),
+        (None, _) => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    assert_eq!(world.call("up_echo").await, "echoed");
+    let calls =
+        || server.seen().iter().filter(|seen| seen.asks() == "tools/call").cloned().collect::<Vec<_>>();
+    assert_eq!(calls()[0].path, "/messages");
+    *stream.lock().unwrap() = None;
+    until("the server is connected again", async || {
+        let is_newer = |seen: &Seen| seen.path == "/mcp" && seen.asks() == "tools/list";
+        server.seen().iter().any(is_newer).then_some(())
+    })
+    .await;
+    world.status(StatusKind::Connected).await;
+    assert_eq!(world.call("up_echo").await, "echoed");
+    assert_eq!(calls()[1].path, "/mcp");
 }
