@@ -31,6 +31,7 @@ pub(crate) use edit_servers::check_server;
 pub use edit_servers::{EditError, Editing, NewServer, add_servers, preview_servers, remove_server};
 pub use example::example;
 pub use limit_table::limit_table;
+pub(crate) use meaning::sets_header;
 pub use oauth::McpOAuth;
 pub use problem::{ConfigErrors, Problem};
 pub(crate) use time::moment;

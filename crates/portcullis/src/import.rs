@@ -4,14 +4,18 @@
 //! to whoever wrote the project, so all that is taken from them is what a person then sees and decides about.
 
 mod entry;
+mod kept;
+mod oauth;
+mod program;
+mod variables;
 
 use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
-use entry::Context;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use variables::Context;
 
 use crate::config::NewServer;
 
@@ -36,13 +40,13 @@ pub(crate) struct Around<'a> {
 
 /// A value that goes into the secret store.
 pub(crate) struct Lifted {
-    /// What it is called in the file: the variable, or the header.
+    /// What it is called: the variable, the header, or `oauth.` and the setting.
     pub(crate) key: String,
     /// The name it should have in the store.
     pub(crate) name: String,
     /// The word that stays in the configuration before it, like `Bearer`.
     pub(crate) scheme: Option<String>,
-    /// `None` where the file has no value: somebody was asked for it there.
+    /// `None` where the file has no value: somebody is asked for it there, or it is a variable.
     pub(crate) value: Option<Secret<String>>,
     /// Where it may go: `HOST:FIELD`.
     pub(crate) grant: String,
@@ -58,6 +62,11 @@ impl Lifted {
                 *written = changed;
             }
         }
+        for (key, written) in server.oauth.iter_mut().flatten() {
+            if self.key == format!("oauth.{key}") && written.as_str() == Some(old.as_str()) {
+                *written = Value::from(new.as_str());
+            }
+        }
         self.name = name;
     }
 
@@ -71,7 +80,7 @@ impl Lifted {
             None => "all of it".to_owned(),
         };
         Some(format!(
-            "the value of `{}` is asked for there; set {all}: {}",
+            "the value of `{}` is not in the file; set {all}: {}",
             printable(&self.key),
             self.command()
         ))
@@ -175,8 +184,12 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
         let project = section.project.as_deref().or_else(|| project_of(path, around.user_home));
         for (own, entry) in section.entries {
             let context = Context { own, inputs: &section.inputs, project, around };
-            match entry::read(entry, &context) {
-                _ if is_ourselves(own, entry) => {
+            let read = entry::read(entry, &context);
+            // Also where its name is found only when the command is taken apart.
+            let command = read.as_ref().ok().and_then(|imported| imported.server.command.as_deref());
+            let is_hub = is_ourselves(own, entry) || command.is_some_and(is_our_program);
+            match read {
+                _ if is_hub => {
                     found.skipped.push((own.clone(), "it is this hub".to_owned()));
                 }
                 Ok(imported) => match names.get(&imported.server.name) {
@@ -254,15 +267,20 @@ fn project_sections<'f>(file: &'f Value, around: &Around<'_>, notes: &mut Vec<St
 /// Returns whether an entry is Portcullis itself: behind itself it would only find itself.
 fn is_ourselves(own: &str, entry: &Value) -> bool {
     let command = entry["command"].as_str().or_else(|| entry["command"][0].as_str()).unwrap_or_default();
-    own == ENTRY_NAME || Path::new(command).file_name().is_some_and(|name| name == "portcullis")
+    own == ENTRY_NAME || is_our_program(command)
+}
+
+fn is_our_program(command: &str) -> bool {
+    Path::new(command).file_name().is_some_and(|name| name == "portcullis")
 }
 
 /// Returns the folder of the project that a file belongs to, if it is one of a project.
 fn project_of<'a>(path: &'a Path, user_home: Option<&Path>) -> Option<&'a Path> {
     let name = PROJECT_FILES.into_iter().find(|name| path.ends_with(name))?;
     let folder = path.ancestors().nth(Path::new(name).components().count())?;
-    // The person's own files have the same names.
-    let is_own = Some(folder) == user_home || folder.ends_with("opencode");
+    // The person's own files have the same names. The path of a file is the real one; that of a home may lead over a link.
+    let is_home = |home: &Path| folder == home || home.canonicalize().is_ok_and(|home| folder == home);
+    let is_own = user_home.is_some_and(is_home) || folder.ends_with("opencode");
     (!is_own).then_some(folder)
 }
 

@@ -48,6 +48,10 @@ pub(super) fn members(server: &NewServer) -> Map<String, Value> {
     };
     let texts = |all: &[String]| (!all.is_empty()).then(|| json!(all));
     let trust = server.always_trusted.then(|| "always".into());
+    let oauth = server.oauth.as_ref().map(|members| match members.as_slice() {
+        [] => Value::Bool(true),
+        members => members.iter().cloned().collect(),
+    });
     let all = [
         ("command", server.command.clone().map(Value::from)),
         ("cwd", server.cwd.clone().map(Value::from)),
@@ -55,7 +59,7 @@ pub(super) fn members(server: &NewServer) -> Map<String, Value> {
         ("args", texts(&server.args)),
         ("env", pairs(&server.env)),
         ("headers", pairs(&server.headers)),
-        ("oauth", server.oauth.as_ref().map(|members| pairs(members).unwrap_or(Value::Bool(true)))),
+        ("oauth", oauth),
         ("timeout_ms", server.timeout_ms.map(Value::from)),
         ("trust", trust),
     ];

@@ -32,7 +32,7 @@ pub struct NewServer {
     pub url: Option<String>,
     pub headers: Vec<(String, String)>,
     /// Whether to log in there, and the settings for that.
-    pub oauth: Option<Vec<(String, String)>>,
+    pub oauth: Option<Vec<(String, Value)>>,
     pub timeout_ms: Option<u64>,
     pub always_trusted: bool,
     /// Where it came from, for whoever reads the file.
@@ -110,7 +110,15 @@ impl NewServer {
         }
         settings.extend(self.oauth.as_ref().map(|members| match members.as_slice() {
             [] => ("oauth", "true".to_owned()),
-            members => ("oauth", format!("{{ {} }}", table(members))),
+            members => {
+                let member = |(key, value): &(String, Value)| {
+                    // A number is written as in JSON.
+                    let value = value.as_str().map_or_else(|| value.to_string(), quoted);
+                    format!("{} = {value}", quoted(key))
+                };
+                let members: Vec<String> = members.iter().map(member).collect();
+                ("oauth", format!("{{ {} }}", members.join(", ")))
+            }
         }));
         settings.extend(self.timeout_ms.map(|timeout_ms| ("timeout_ms", timeout_ms.to_string())));
         settings.extend(self.always_trusted.then(|| ("trust", quoted("always"))));

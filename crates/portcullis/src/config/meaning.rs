@@ -383,9 +383,8 @@ impl Checks<'_> {
         let mut headers = Vec::with_capacity(server.headers.len());
         for (name, value) in &server.headers {
             let lower = name.to_ascii_lowercase();
-            let taken = lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str());
             match HeaderName::from_bytes(lower.as_bytes()) {
-                Ok(header) if !taken => headers.push((header, value.clone())),
+                Ok(header) if !sets_header(name) => headers.push((header, value.clone())),
                 Ok(_) => self.unexpected(
                     &at("headers"),
                     name,
@@ -450,6 +449,12 @@ impl Checks<'_> {
             }
         }
     }
+}
+
+/// Returns whether the hub itself sets a header, so that nobody else may.
+pub(crate) fn sets_header(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str())
 }
 
 pub(super) fn is_host(text: &str) -> bool {

@@ -2,6 +2,10 @@
 
 use super::*;
 
+mod oauth;
+mod program;
+mod settings;
+
 /// Returns what would be written, and what is said besides.
 fn check(path: &str, text: &str) -> String {
     let around = Around {
@@ -69,7 +73,10 @@ fn claude_code_and_its_projects() {
     url = "https://api.example.com/mcp"
     headers = { "Authorization" = "Bearer secret:API_AUTHORIZATION", "X-Team" = "red" }
       Authorization = abcdef0123456789 -> API_AUTHORIZATION for api.example.com:Authorization
-    odd is left out: `${HOME}/x` stands for something that is put in only in `env` and `headers` here
+    [mcp.odd]
+    command = "run"
+    cwd = "/home/me/work"
+    args = ["/home/me/x"]
     "#);
 }
 
@@ -112,12 +119,12 @@ fn vs_code_with_inputs() {
     args = ["-y", "server-perplexity"]
     env = { "PERPLEXITY_API_KEY" = "secret:PERPLEXITY_API_KEY" }
       PERPLEXITY_API_KEY = asked for -> PERPLEXITY_API_KEY for mcp.perplexity:env
-      note: the value of `PERPLEXITY_API_KEY` is asked for there; set all of it: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
+      note: the value of `PERPLEXITY_API_KEY` is not in the file; set all of it: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
     [mcp.web]
     url = "https://web.example.com/mcp"
     headers = { "Authorization" = "Bearer secret:WEB_AUTHORIZATION" }
       Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
-      note: the value of `Authorization` is asked for there; set what comes after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
+      note: the value of `Authorization` is not in the file; set what comes after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
     [mcp.local]
     command = "/home/me/work/bin/server"
     cwd = "/home/me/work"
@@ -229,7 +236,7 @@ fn what_another_program_adds_is_told() {
       P = asked for -> A_P for mcp.a:env
       note: `region` is asked for there; its default is written down
       note: the variables in its `envFile`, ${workspaceFolder}/.env, are not taken over; what it needs of them belongs into `mcp.a.env`
-      note: the value of `P` is asked for there; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
+      note: the value of `P` is not in the file; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
     [mcp.c]
     command = "/home/me/work/tools/bin/run.sh"
     cwd = "/home/me/work/tools"
@@ -277,8 +284,8 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
       AUTH = hunter2hunter2 -> READY_AUTH for mcp.ready:env
     [mcp.query]
     url = "https://q.example.com/mcp?team=red&api_key=hunter2hunter2"
-      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set NAME --grant 'q.example.com:authorization', then `headers = { Authorization = "secret:NAME" }`
-    user is left out: its address holds a user name or password; it belongs into a header: portcullis secrets set NAME --grant 'u.example.com:authorization', then `headers = { Authorization = "secret:NAME" }`
+      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set NAME --grant 'q.example.com:authorization', then `headers = { Authorization = "Bearer secret:NAME" }`
+    user is left out: its address holds a user name or password; `USER:PASSWORD`, in base64, belongs into a header: portcullis secrets set NAME --grant 'u.example.com:authorization', then `headers = { Authorization = "Basic secret:NAME" }`
     "#);
     let around = Around { user_home: None, project: None, is_set: &|_| false };
     let found = of_text(Path::new("/x.json"), text, &around).unwrap();
@@ -310,7 +317,7 @@ fn servers_are_found_under_every_key_of_a_file() {
     command = "c"
     env = { "K" = "secret:C_K" }
       K = asked for -> C_K for mcp.c:env
-      note: the value of `K` is asked for there; set all of it: portcullis secrets set C_K --grant 'mcp.c:env'
+      note: the value of `K` is not in the file; set all of it: portcullis secrets set C_K --grant 'mcp.c:env'
     "#);
 }
 

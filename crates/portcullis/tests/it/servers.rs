@@ -492,6 +492,7 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
         "accepts": { "url": "https://a.example.com/mcp", "headers": { "Accept": "x", "Authorization": "Bearer abcdefgh54321" } },
         "both": { "url": "https://b.example.com/mcp", "env": { "A": "b" } },
         "nowhere": { "url": "nowhere" },
+        "part": { "url": "https://p.example.com/mcp#part", "headers": { "Authorization": "Bearer abcdefgh09876" } },
         "odd": { "url": "https://o.example.com/mcp", "headers": { "X!Token": "abcdefgh67890" } },
     });
     std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
@@ -502,21 +503,23 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
     };
     let dry = home.run(&["mcp", "import", &path, "--json"]).await.json();
     insta::assert_snapshot!(why(&dry), @r#"
-    "accepts": "`mcp.accepts.headers` is \"Accept\", expected names of headers, but none that the hub itself sets"
-    "both": "`mcp.both.env` is for a server with `command`"
     "nowhere": "`mcp.nowhere.url` is no address of a server: relative URL without a base"
+    "part": "`mcp.part.url` is no address of a server: the part after `#` is never sent"
     "odd": "the value of `X!Token` cannot be kept as a secret: `o.example.com:X!Token` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization"
     "#);
     let ran = home.run(&["mcp", "import", &path, "--only", "nonesuch"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`, `odd`"), "{ran:?}");
+    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`, `odd`, `part`"), "{ran:?}");
     let ran = home.run(&["mcp", "import", &path, "--yes", "--json"]).await;
     let done = ran.json();
-    assert_eq!((why(&done), &done["files"][0]["servers"][0]["name"]), (why(&dry), &json!("good")), "{done}");
+    let servers = &done["files"][0]["servers"];
+    let names = [0_usize, 1, 2, 3].map(|at| servers[at]["name"].clone());
+    assert_eq!((why(&done), json!(names)), (why(&dry), json!(["good", "accepts", "both", null])), "{done}");
+    assert_eq!(servers[1]["headers"], json!({ "Authorization": "Bearer secret:ACCEPTS_AUTHORIZATION" }));
     // Only what was taken over left something in the store.
     let secrets = home.run(&["secrets", "list", "--json"]).await.stdout;
-    assert!(secrets.contains("GOOD_TOKEN") && !secrets.contains("AUTHORIZATION"), "{secrets}");
-    assert!(!secrets.contains("ODD"), "{secrets}");
+    assert!(secrets.contains("GOOD_TOKEN") && secrets.contains("ACCEPTS_AUTHORIZATION"), "{secrets}");
+    assert!(!secrets.contains("ODD") && !secrets.contains("PART"), "{secrets}");
     let said = [
         ran.stdout,
         home.run(&["mcp", "list"]).await.stdout,
@@ -531,14 +534,15 @@ async fn programs_are_told_all_that_people_are() {
     let home = home();
     let file = home.user().join("mcp.json");
     let servers = json!({
-        "login": { "url": "https://a.example.com/mcp", "oauth": { "clientId": "me" }, "timeout": 5000 },
+        "login": { "url": "https://a.example.com/mcp", "oauth": { "clientId": "me", "callbackPort": 3118 }, "timeout": 60_000 },
         "plain": { "url": "https://b.example.com/mcp", "oauth": true },
     });
     std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
     let path = file.display().to_string();
     let found = home.run(&["mcp", "import", &path, "--yes", "--json"]).await.json();
     let found = &found["files"][0]["servers"];
-    assert_eq!((&found[0]["oauth"], &found[0]["timeout_ms"]), (&json!({ "client_id": "me" }), &json!(5000)));
+    let login = json!({ "client_id": "me", "callback_port": 3118 });
+    assert_eq!((&found[0]["oauth"], &found[0]["timeout_ms"]), (&login, &json!(60_000)));
     assert_eq!((&found[1]["oauth"], &found[1]["timeout_ms"]), (&json!(true), &Value::Null));
     let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
     let more = "[mcp.more]\ncommand = \"true\"\ncwd = \"/tmp\"\nstart = \"lazy\"\nidle_stop = \"10m\"\n\
@@ -551,7 +555,7 @@ async fn programs_are_told_all_that_people_are() {
             ["unseen", "cwd", "oauth", "timeout_ms", "start", "idle_stop_ms", "per_client", "clients_max"];
         json!(keys.map(|key| server[key].clone()))
     };
-    assert_eq!(told("login"), json!([true, null, true, 5000, "now", null, false, null]));
+    assert_eq!(told("login"), json!([true, null, true, 60_000, "now", null, false, null]));
     let timeout_ms = told("more")[3].clone();
     assert_eq!(told("more"), json!([false, "/tmp", false, timeout_ms, "lazy", 600_000, true, 3]));
 }

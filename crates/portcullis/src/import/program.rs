@@ -1,0 +1,142 @@
+//! The program of a server, and the folder that it is started in.
+
+use super::variables::{Context, names_in, plain};
+use portcullis_core::json::printable;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Returns the program and its arguments: a text and a list, or one list.
+pub(super) fn command_of(
+    entry: &Value,
+    context: &Context<'_>,
+    notes: &mut Vec<String>,
+) -> Result<(Option<String>, Vec<String>), String> {
+    let own = |list: &Value| -> Result<Vec<String>, String> {
+        if !list.is_array() && !list.is_null() {
+            return Err("its arguments are not a list".to_owned());
+        }
+        let items = list.as_array().into_iter().flatten();
+        items.map(|item| Ok(item.as_str().ok_or("an argument is not text")?.to_owned())).collect()
+    };
+    let words = match &entry["command"] {
+        // Some programs write every key, and leave empty what is not meant.
+        Value::String(command) if command.trim().is_empty() => return Ok((None, Vec::new())),
+        Value::String(command) => [vec![command.clone()], own(&entry["args"])?].concat(),
+        list @ Value::Array(_) => own(list)?,
+        _ => return Ok((None, Vec::new())),
+    };
+    // What a shell is given may be one text, and a shell may be in one.
+    let words = apart(without_shell(words, notes), context, notes)?;
+    let words = without_shell(words, notes);
+    let is_bridge = is_bridge(&words);
+    let env = ["env", "environment"].iter().find_map(|key| entry[*key].as_object());
+    let is_given = |name: &str| env.is_some_and(|env| env.contains_key(name));
+    let word = |word: &String| match names_in(word) {
+        // It puts in by itself what its environment holds.
+        names if is_bridge && !names.is_empty() && names.iter().all(|name| is_given(name)) => {
+            Ok(word.clone())
+        }
+        _ => plain(word, context, notes),
+    };
+    let mut words = words.iter().map(word).collect::<Result<Vec<_>, _>>()?.into_iter();
+    Ok((words.next(), words.collect()))
+}
+
+/// Takes away the shell of Windows, without which some programs do not start there.
+fn without_shell(mut words: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
+    let is_shell = match words.as_slice() {
+        [shell, option, ..] => {
+            let name = shell.rsplit(['/', '\\']).next().unwrap_or_default();
+            ["cmd", "cmd.exe"].iter().any(|known| name.eq_ignore_ascii_case(known))
+                && option.eq_ignore_ascii_case("/c")
+        }
+        _ => false,
+    };
+    if is_shell {
+        words.drain(..2);
+        notes.push("`cmd /c` before its command is for Windows, and is left out".to_owned());
+    }
+    words
+}
+
+/// Takes a command apart that is one text, unless a file has all of it as its name: as it is, it could never start.
+fn apart(words: Vec<String>, context: &Context<'_>, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
+    let [whole] = words.as_slice() else { return Ok(words) };
+    if !whole.trim().contains(char::is_whitespace) || is_file(whole, context) {
+        return Ok(words);
+    }
+    if whole.contains(['"', '\'', '\\']) {
+        return Err(
+            "its command is one text with quotes in it, and no file has that name; add it by hand: portcullis mcp add"
+                .to_owned(),
+        );
+    }
+    notes.push("its command is one text there; it is taken apart at its blanks".to_owned());
+    Ok(whole.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Returns whether there is a file of that whole name.
+fn is_file(name: &str, context: &Context<'_>) -> bool {
+    // What there is to say of the name is said where it is taken over.
+    let Ok(name) = plain(name, context, &mut Vec::new()) else { return false };
+    let path = match (name.strip_prefix("~/").zip(context.around.user_home), context.project) {
+        (Some((rest, home)), _) => home.join(rest),
+        (None, Some(project)) => project.join(&name),
+        (None, None) => PathBuf::from(&name),
+    };
+    path.is_absolute() && path.is_file()
+}
+
+/// Returns the folder that a program is started in.
+pub(super) fn folder_of(
+    entry: &Value,
+    server: &str,
+    context: &Context<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Option<PathBuf>, String> {
+    let Some(written) = entry["cwd"].as_str().filter(|cwd| !cwd.trim().is_empty()) else {
+        // A project's program expects to be started in its project.
+        return Ok(context.project.map(Path::to_owned));
+    };
+    let cwd = plain(written, context, notes)?;
+    // `~/` means the same in the configuration; the home of somebody else cannot be said there.
+    let is_whole = cwd == "~" || cwd.starts_with("~/") || cwd.starts_with('/');
+    let from = context.project.filter(|_| !cwd.starts_with('~'));
+    match from {
+        _ if is_whole => Ok(Some(PathBuf::from(cwd))),
+        Some(project) => Ok(Some(project.join(cwd))),
+        None => {
+            notes.push(format!(
+                "its `cwd`, `{}`, is no whole path, and it is not known from where; it is left out. \
+                 If it is needed, write the whole path into `mcp.{server}.cwd`",
+                printable(&cwd)
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Returns a program that is named by a relative path as it is found from everywhere.
+pub(super) fn absolute(command: String, folder: Option<&Path>, notes: &mut Vec<String>) -> String {
+    let is_relative = command.contains('/') && !command.starts_with(['/', '~']);
+    match folder {
+        Some(folder) if is_relative && folder.is_absolute() => {
+            let inner = command.trim_start_matches("./");
+            folder.join(inner).display().to_string()
+        }
+        None if is_relative => {
+            notes.push("its program is named by a relative path, and it is not known from where".to_owned());
+            command
+        }
+        // Below `~/` the configuration finds it by itself.
+        _ => command,
+    }
+}
+
+/// Returns whether `mcp-remote` is started, which reads `${NAME}` in the headers it is given from its environment.
+pub(super) fn is_bridge(words: &[String]) -> bool {
+    words.iter().any(|word| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        name == "mcp-remote" || name.starts_with("mcp-remote@")
+    })
+}

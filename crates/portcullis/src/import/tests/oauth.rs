@@ -1,0 +1,74 @@
+//! Logins, as every program writes them.
+
+use super::*;
+use crate::config::check_server;
+
+#[test]
+fn a_client_is_taken_over_by_all_its_names() {
+    insta::assert_snapshot!(check("/home/me/x.json", r#"{ "mcpServers": {
+        "code": { "url": "https://code.example.com/mcp", "oauth": { "clientId": "mine", "scope": "read write", "callbackPort": 3118, "other": 1, "empty": "" } },
+        "cursor": { "url": "https://cursor.example.com/mcp", "auth": { "CLIENT_ID": "mine", "CLIENT_SECRET": "hunter2hunter2", "scopes": ["read", "write"] } },
+        "two": { "url": "https://two.example.com/mcp", "oauth": { "client_id": "mine", "client_secret": "{env:SECRET}", "callback_port": "3119" } }
+    } }"#), @r#"
+    [mcp.code]
+    url = "https://code.example.com/mcp"
+    oauth = { "client_id" = "mine", "scope" = "read write", "callback_port" = 3118 }
+      note: `other` of its settings for OAuth is not taken over
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+    [mcp.cursor]
+    url = "https://cursor.example.com/mcp"
+    oauth = { "client_id" = "mine", "client_secret" = "secret:CURSOR_CLIENT_SECRET", "scope" = "read write" }
+      oauth.client_secret = hunter2hunter2 -> CURSOR_CLIENT_SECRET for cursor.example.com:client_secret
+      note: its client secret is granted for cursor.example.com. If its tokens are made elsewhere, `portcullis mcp auth cursor` says what to do
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+    [mcp.two]
+    url = "https://two.example.com/mcp"
+    oauth = { "client_id" = "mine", "client_secret" = "secret:TWO_CLIENT_SECRET", "callback_port" = 3119 }
+      oauth.client_secret = asked for -> TWO_CLIENT_SECRET for two.example.com:client_secret
+      note: its client secret is granted for two.example.com. If its tokens are made elsewhere, `portcullis mcp auth two` says what to do
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: the value of `oauth.client_secret` is not in the file; set all of it: portcullis secrets set TWO_CLIENT_SECRET --grant 'two.example.com:client_secret'
+    "#);
+}
+
+#[test]
+fn what_cannot_be_put_into_a_login_is_told_instead_of_written() {
+    insta::assert_snapshot!(check("/home/me/.config/opencode/opencode.jsonc", r#"{ "mcp": {
+        "open": { "url": "https://open.example.com/mcp", "oauth": { "clientId": "{env:MY_MCP_CLIENT_ID}", "clientSecret": "{env:MY_MCP_CLIENT_SECRET}", "scope": "tools:read" } },
+        "cursor": { "url": "https://cursor.example.com/mcp", "auth": { "CLIENT_ID": "${env:X}", "scopes": ["${Y}"] } },
+        "set": { "url": "https://set.example.com/mcp", "oauth": { "clientId": "${UNSET:-mine}", "clientSecret": "short", "callbackPort": 0 } }
+    } }"#), @r#"
+    [mcp.open]
+    url = "https://open.example.com/mcp"
+    oauth = { "scope" = "tools:read" }
+      note: the `client_id` of its login cannot be taken over as it is written there; set `mcp.open.oauth.client_id`
+      note: its client secret is not taken over, because it is of no use without `client_id`. To keep it: portcullis secrets set NAME --grant 'open.example.com:client_secret', then `client_secret = "secret:NAME"` in `mcp.open.oauth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+    [mcp.cursor]
+    url = "https://cursor.example.com/mcp"
+    oauth = true
+      note: the `client_id` of its login cannot be taken over as it is written there; set `mcp.cursor.oauth.client_id`
+      note: the `scope` of its login cannot be taken over as it is written there; set `mcp.cursor.oauth.scope`
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+    [mcp.set]
+    url = "https://set.example.com/mcp"
+    oauth = { "client_id" = "mine" }
+      note: `UNSET` is not set now; its default there is written down
+      note: its client secret is too short for a secret; it is not taken over
+      note: the `callback_port` of its login cannot be taken over as it is written there; set `mcp.set.oauth.callback_port`
+      note: it wants a login before it can be looked at: `portcullis mcp auth`
+    "#);
+}
+
+#[test]
+fn the_configuration_takes_a_login_also_under_another_name_of_its_secret() {
+    let text = r#"{ "mcpServers": { "a": { "url": "https://a.example.com/mcp", "oauth": {
+        "clientId": "mine", "clientSecret": "hunter2hunter2", "scopes": ["b", "c"], "callbackPort": 3118 } } } }"#;
+    let around = Around { user_home: None, project: None, is_set: &|_| false };
+    let mut found = of_text(Path::new("/x.json"), text, &around).unwrap();
+    let Imported { server, secrets, .. } = &mut found.servers[0];
+    secrets[0].rename(server, "OTHER".to_owned());
+    assert!(server.written().contains("\"client_secret\" = \"secret:OTHER\""), "{}", server.written());
+    let home = tempfile::tempdir().unwrap();
+    check_server(home.path(), &|_| None, server).unwrap();
+}
