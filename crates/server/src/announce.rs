@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
 
 /// How many listeners a hub serves at once.
 const LISTENERS_MAX: usize = 10_000;
@@ -88,7 +89,10 @@ struct Listener {
     outlet: Arc<dyn Outlet>,
     /// The id of the request that listens; every message carries it.
     tag: Value,
+    /// Its own, over HTTP. A line has none, and ends with its client.
     stream: Option<Arc<Stream>>,
+    /// Ends the request that listens.
+    cancel: CancellationToken,
     _watches: Vec<Watch>,
 }
 
@@ -120,6 +124,7 @@ impl Listeners {
         id: &Id,
         outlet: Arc<dyn Outlet>,
         stream: Option<Arc<Stream>>,
+        cancel: CancellationToken,
     ) -> Result<Listening, RpcError> {
         let tag = id.to_value();
         let params = json!({ "notifications": interest.granted() });
@@ -133,16 +138,19 @@ impl Listeners {
         outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
         let watches = interest.watched.iter().map(|uri| hub.gate.watch(&caller, uri)).collect();
-        all.insert(key, Listener { interest, caller, outlet, tag, stream, _watches: watches });
+        all.insert(key, Listener { interest, caller, outlet, tag, stream, cancel, _watches: watches });
         Ok(Listening { hub: hub.clone(), key })
     }
 
-    /// Ends the streams of clients that are known no more.
+    /// Ends the streams of clients that are known no more. The local client has no token to lose.
     pub(crate) fn sweep(&self, known: impl Fn(&Client) -> bool) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
+            let Some(stream) = &listener.stream else { return true };
             let keep = known(&listener.caller.client);
-            if let (false, Some(stream)) = (keep, &listener.stream) {
+            if !keep {
                 stream.finish();
+                // A stream that ends in order cancels nothing, and the request would wait for the hub's end.
+                listener.cancel.cancel();
             }
             keep
         });
@@ -271,5 +279,40 @@ impl Hub {
             let tag = Some(&listener.tag);
             listener.outlet.notify(self.outgoing.notification(method, params.clone(), tag));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Stream;
+    use portcullis_core::Scope;
+
+    fn listens(all: &Listeners, key: u64, stream: Option<Arc<Stream>>) -> CancellationToken {
+        let client = Arc::new(Client { name: "ada".to_owned(), scope: Scope::everything() });
+        let cancel = CancellationToken::new();
+        let listener = Listener {
+            interest: Interest::default(),
+            caller: caller(&client),
+            outlet: Stream::fleeting(),
+            tag: key.into(),
+            stream,
+            cancel: cancel.clone(),
+            _watches: Vec::new(),
+        };
+        all.all.lock().unwrap().insert(key, listener);
+        cancel
+    }
+
+    #[test]
+    fn whoever_is_known_no_more_hears_no_more_and_a_line_goes_on() {
+        let (all, stream) = (Listeners::default(), Stream::fleeting());
+        let (line, http) = (listens(&all, 1, None), listens(&all, 2, Some(stream.clone())));
+        all.sweep(|_| true);
+        assert!(!stream.is_done() && !http.is_cancelled());
+        all.sweep(|_| false);
+        assert!(stream.is_done() && http.is_cancelled(), "nobody else would end the request");
+        assert!(!line.is_cancelled());
+        assert_eq!(all.all.lock().unwrap().keys().collect::<Vec<_>>(), [&1]);
     }
 }

@@ -400,8 +400,17 @@ impl Exchange {
         let over =
             self.session.map_or_else(|| self.hub.closing.clone(), |session| session.input_over.clone());
         let answer = era::listened(self.revision, &request.id);
-        let listening = Listeners::add(&self.hub, caller, interest, &request.id, self.outlet, self.stream)?;
-        Ok(Job::Listen { listening, answer, cancel: self.cancel, over })
+        let cancel = self.cancel;
+        let listening = Listeners::add(
+            &self.hub,
+            caller,
+            interest,
+            &request.id,
+            self.outlet,
+            self.stream,
+            cancel.clone(),
+        )?;
+        Ok(Job::Listen { listening, answer, cancel, over })
     }
 
     fn call_tool(self, params: &Params<'_>) -> Job {
