@@ -120,6 +120,9 @@ impl Scope {
 pub struct Client {
     pub name: String,
     pub scope: Scope,
+    /// Part of its token's digest: after a name was taken back and given again it is somebody else's. `None` for one that
+    /// shows no token.
+    pub token: Option<u64>,
 }
 
 /// Who makes a call.

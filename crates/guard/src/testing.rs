@@ -162,7 +162,7 @@ pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<World>) {
 }
 
 pub(crate) fn client(name: &str, scope: Scope) -> Caller {
-    Caller { client: Arc::new(Client { name: name.to_owned(), scope }), origin: Origin::Client }
+    Caller { client: Arc::new(Client { name: name.to_owned(), scope, token: None }), origin: Origin::Client }
 }
 
 pub(crate) fn caller(name: &str) -> Caller {

@@ -90,7 +90,7 @@ fn decide_today(
     listing: &Listing<'_>,
     now: Timestamp,
 ) -> Decision {
-    let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything() });
+    let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything(), token: None });
     compose::policy(config).decide(&Caller { client, origin }, listing, now)
 }
 

@@ -32,6 +32,7 @@ use portcullis_tools::{
 };
 use portcullis_upstream::{Status, pinned_names};
 use portcullis_wire::era::ServerFace;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -86,9 +87,8 @@ impl Authenticate for Known {
         self.0.authenticate(token?)
     }
 
-    fn still_knows(&self, client: &Client) -> bool {
-        let clients = self.0.list().unwrap_or_default();
-        clients.iter().any(|known| known.name == client.name && !known.is_expired(&SystemClock))
+    fn admitted(&self) -> HashMap<String, Arc<Client>> {
+        self.0.admitted()
     }
 }
 
@@ -421,6 +421,11 @@ impl Composed {
         }
         self.health.set(None);
         // Other rules may show other things.
+        self.announce_lists();
+    }
+
+    /// Tells clients that they may see other things than before.
+    pub(crate) fn announce_lists(&self) {
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             self.changes.announce(change);
         }
@@ -440,7 +445,7 @@ pub(crate) fn allowed(address: SocketAddr, config: &Config) -> Allowed {
 }
 
 pub(crate) fn local_client(config: &Config) -> Arc<Client> {
-    Arc::new(Client { name: config.stdio.client.clone(), scope: config.stdio.scope.clone() })
+    Arc::new(Client { name: config.stdio.client.clone(), scope: config.stdio.scope.clone(), token: None })
 }
 
 fn rate(config: &Config) -> RateSettings {

@@ -1,7 +1,7 @@
 //! Telling clients what changed.
 
 use crate::dispatch::caller;
-use crate::hub::Hub;
+use crate::hub::{Hub, Known};
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{Caller, Change, Client, Limit, Watch};
 use portcullis_wire::params::{Key, Params};
@@ -142,17 +142,22 @@ impl Listeners {
         Ok(Listening { hub: hub.clone(), key })
     }
 
-    /// Ends the streams of clients that are known no more. The local client has no token to lose.
-    pub(crate) fn sweep(&self, known: impl Fn(&Client) -> bool) {
+    /// Ends the streams of clients that are known no more; the others hear what they may hear now. The local client has no
+    /// token to lose.
+    pub(crate) fn follow(&self, known: &Known) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
-            let Some(stream) = &listener.stream else { return true };
-            let keep = known(&listener.caller.client);
-            if !keep {
+            let now = match &listener.stream {
+                Some(_) => known.now(&listener.caller.client),
+                None => Some(&known.local),
+            };
+            if let Some(now) = now {
+                listener.caller.client = now.clone();
+            } else if let Some(stream) = &listener.stream {
                 stream.finish();
                 // A stream that ends in order cancels nothing, and the request would wait for the hub's end.
                 listener.cancel.cancel();
             }
-            keep
+            now.is_some()
         });
     }
 
@@ -260,8 +265,12 @@ impl Hub {
 
     fn tell_so(&self, change: &Change, method: &str, params: Value) {
         let message = self.outgoing.notification(method, params.clone(), None);
-        for session in self.sessions.all().iter().filter(|session| is_for(change, &session.client)) {
-            let is_watched = self.is_watched(change, &caller(&session.client), |uri| session.watches(uri));
+        for session in self.sessions.all() {
+            let client = session.client();
+            if !is_for(change, &client) {
+                continue;
+            }
+            let is_watched = self.is_watched(change, &caller(&client), |uri| session.watches(uri));
             if is_watched.unwrap_or_else(|| session.is_initialized()) {
                 session.home.notify(message.clone());
             }
@@ -285,15 +294,27 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Stream;
-    use portcullis_core::Scope;
+    use portcullis_core::{Pattern, Scope};
 
-    fn listens(all: &Listeners, key: u64, stream: Option<Arc<Stream>>) -> CancellationToken {
-        let client = Arc::new(Client { name: "ada".to_owned(), scope: Scope::everything() });
+    fn client(name: &str, allow: &str, token: Option<u64>) -> Arc<Client> {
+        let scope = Scope { allow: Pattern::new(&[allow]).unwrap(), ..Scope::everything() };
+        Arc::new(Client { name: name.to_owned(), scope, token })
+    }
+
+    fn known(http: Option<Arc<Client>>, local: Arc<Client>) -> Known {
+        Known { admitted: http.into_iter().map(|client| (client.name.clone(), client)).collect(), local }
+    }
+
+    fn listens(
+        all: &Listeners,
+        key: u64,
+        client: &Arc<Client>,
+        stream: Option<Arc<Stream>>,
+    ) -> CancellationToken {
         let cancel = CancellationToken::new();
         let listener = Listener {
             interest: Interest::default(),
-            caller: caller(&client),
+            caller: caller(client),
             outlet: Stream::fleeting(),
             tag: key.into(),
             stream,
@@ -304,15 +325,41 @@ mod tests {
         cancel
     }
 
+    /// Returns what each listener may hear of, by its key.
+    fn hear(all: &Listeners) -> Vec<(u64, String)> {
+        let all = all.all.lock().unwrap();
+        let globs = |listener: &Listener| listener.caller.client.scope.allow.globs()[0].to_string();
+        let mut hear: Vec<_> = all.iter().map(|(key, listener)| (*key, globs(listener))).collect();
+        hear.sort();
+        hear
+    }
+
     #[test]
     fn whoever_is_known_no_more_hears_no_more_and_a_line_goes_on() {
-        let (all, stream) = (Listeners::default(), Stream::fleeting());
-        let (line, http) = (listens(&all, 1, None), listens(&all, 2, Some(stream.clone())));
-        all.sweep(|_| true);
-        assert!(!stream.is_done() && !http.is_cancelled());
-        all.sweep(|_| false);
-        assert!(stream.is_done() && http.is_cancelled(), "nobody else would end the request");
-        assert!(!line.is_cancelled());
-        assert_eq!(all.all.lock().unwrap().keys().collect::<Vec<_>>(), [&1]);
+        let local = client("local", "*", None);
+        let now = [
+            ("the same", Some(client("ada", "*", Some(1))), true),
+            ("revoked", None, false),
+            ("another of that name", Some(client("ada", "*", Some(2))), false),
+        ];
+        for (case, ada, stays) in now {
+            let (all, stream) = (Listeners::default(), Stream::fleeting());
+            let line = listens(&all, 1, &local, None);
+            let http = listens(&all, 2, &client("ada", "*", Some(1)), Some(stream.clone()));
+            all.follow(&known(ada, local.clone()));
+            assert_eq!(stream.is_done(), !stays, "{case}");
+            assert_eq!(http.is_cancelled(), !stays, "{case}: nobody else would end the request");
+            assert!(!line.is_cancelled(), "{case}");
+            assert_eq!(hear(&all).len(), if stays { 2 } else { 1 }, "{case}");
+        }
+    }
+
+    #[test]
+    fn whoever_listens_hears_what_it_may_hear_now() {
+        let all = Listeners::default();
+        listens(&all, 1, &client("local", "*", None), None);
+        listens(&all, 2, &client("ada", "*", Some(1)), Some(Stream::fleeting()));
+        all.follow(&known(Some(client("ada", "a_*", Some(1))), client("local", "l_*", None)));
+        assert_eq!(hear(&all), [(1, "l_*".to_owned()), (2, "a_*".to_owned())]);
     }
 }

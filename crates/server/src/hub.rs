@@ -9,7 +9,7 @@ use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
 use portcullis_core::{Audience, Client, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerFace;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,21 @@ use tokio_util::task::TaskTracker;
 pub trait Authenticate: Send + Sync {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
 
-    /// Returns whether a client that was let in before still would be.
-    fn still_knows(&self, client: &Client) -> bool;
+    /// Returns everyone who would be let in now, by name.
+    fn admitted(&self) -> HashMap<String, Arc<Client>>;
+}
+
+/// Who may have something open between two requests, as of one look.
+pub(crate) struct Known {
+    pub(crate) admitted: HashMap<String, Arc<Client>>,
+    pub(crate) local: Arc<Client>,
+}
+
+impl Known {
+    /// Returns a client with a token as it is known now. Another token of the same name is somebody else's.
+    pub(crate) fn now(&self, client: &Client) -> Option<&Arc<Client>> {
+        self.admitted.get(&client.name).filter(|now| now.token == client.token)
+    }
 }
 
 /// The state of one component, for `/readyz`.
@@ -198,6 +211,14 @@ impl Hub {
     /// Changes what the local client may do, from its next request on.
     pub fn set_local_client(&self, client: Arc<Client>) {
         self.local_client.store(client);
+        self.look_at_clients();
+    }
+
+    /// Looks again who is known and what they may see. What others have open ends.
+    pub fn look_at_clients(&self) {
+        let known = Known { admitted: self.identity.admitted(), local: self.local_client.load_full() };
+        self.sessions.follow(&known);
+        self.listeners.follow(&known);
     }
 
     /// Resolves when the hub takes no more work.

@@ -21,7 +21,7 @@ impl Hub {
         let all = self.sessions.all().into_iter();
         let mut offering: Vec<_> = all
             .filter(|session| session.offers().roots && session.is_reached())
-            .filter(|session| of.is_none_or(|name| session.client.name == name))
+            .filter(|session| of.is_none_or(|name| session.client().name == name))
             .collect();
         offering.sort_by_key(|session| session.began());
         if of.is_none() && offering.len() > 1 { None } else { offering.pop() }
@@ -45,13 +45,13 @@ impl Clients for Hub {
         let told = self.outgoing.notification("notifications/message", said, None);
         let mut sees = BTreeMap::new();
         for session in self.sessions.all() {
-            let client = &session.client;
+            let client = session.client();
             let wants = session.is_initialized() && session.wants_log(message.level);
             if !wants || to.is_some_and(|name| client.name != name) {
                 continue;
             }
             let sees = sees.entry(client.name.clone());
-            if *sees.or_insert_with(|| self.gate.sees_server(&caller(client), provider)) {
+            if *sees.or_insert_with(|| self.gate.sees_server(&caller(&client), provider)) {
                 session.home.notify(told.clone());
             }
         }

@@ -1,8 +1,9 @@
 //! What a client of the older revisions has between two messages.
 
 use crate::clean::Clean;
-use crate::hub::{Hub, HubLimits, SessionCounts};
+use crate::hub::{Hub, HubLimits, Known, SessionCounts};
 use crate::stream::{Outlet, Stream};
+use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_core::{Ask, AskRefused, Audience, Client, Limit, LogLevel, Watch};
@@ -40,7 +41,8 @@ type QuestionResult = Result<Value, AskRefused>;
 /// One session.
 pub(crate) struct Session {
     pub(crate) id: String,
-    pub(crate) client: Arc<Client>,
+    /// As it is known now, which may be with another scope than when the session began.
+    client: ArcSwap<Client>,
     pub(crate) transport: &'static str,
     negotiated: OnceLock<Negotiated>,
     log_level: AtomicU8,
@@ -97,7 +99,7 @@ impl Session {
     ) -> Result<Arc<Session>, RpcError> {
         Ok(Arc::new(Session {
             id: random_id()?,
-            client,
+            client: ArcSwap::new(client),
             transport,
             negotiated: OnceLock::new(),
             log_level: AtomicU8::new(LogLevel::Info as u8),
@@ -133,6 +135,19 @@ impl Session {
 
     pub(crate) fn revision(&self) -> Revision {
         self.negotiated.get().map_or(Revision::NEWEST_WITH_SESSIONS, |negotiated| negotiated.revision)
+    }
+
+    pub(crate) fn client(&self) -> Arc<Client> {
+        self.client.load_full()
+    }
+
+    fn is_of(&self, name: &str) -> bool {
+        self.client.load().name == name
+    }
+
+    /// Returns whether its client is the local one, who shows no token.
+    fn is_local(&self) -> bool {
+        !matches!(self.transport, "http" | "sse")
     }
 
     /// Returns whether somebody reads what belongs to no request.
@@ -356,8 +371,9 @@ impl Sessions {
     ///
     /// A client that fills its share loses its own idlest session; nobody else's is touched.
     pub(crate) fn add(&self, session: &Arc<Session>) -> Result<(), RpcError> {
+        let client = session.client();
         let mut all = lock(&self.all);
-        let own = all.values().filter(|other| other.client.name == session.client.name).count();
+        let own = all.values().filter(|other| other.is_of(&client.name)).count();
         let own_full = own >= self.limits.sessions_per_client_max;
         if own_full || all.len() >= self.limits.sessions_max {
             if own_full {
@@ -365,7 +381,7 @@ impl Sessions {
             } else {
                 Limit::Sessions.hit()
             }
-            let mine = all.values().filter(|s| s.client.name == session.client.name && s.is_idle());
+            let mine = all.values().filter(|s| s.is_of(&client.name) && s.is_idle());
             match mine.max_by_key(|s| s.idle_for()).map(|s| s.id.clone()) {
                 Some(id) => {
                     if let Some(evicted) = all.remove(&id) {
@@ -385,34 +401,34 @@ impl Sessions {
     /// Finds a client's own session. Someone else's is not found.
     pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<Session>> {
         let session = lock(&self.all).get(id).cloned()?;
-        (session.client.name == client.name).then(|| {
+        session.is_of(&client.name).then(|| {
             session.touch();
             session
         })
     }
 
     pub(crate) fn remove(&self, id: &str) -> bool {
-        let (removed, was_last) = {
-            let mut all = lock(&self.all);
-            let removed = all.remove(id);
-            let has_others = |gone: &Arc<Session>| all.values().any(|s| s.client.name == gone.client.name);
-            let was_last = removed.as_ref().is_some_and(|gone| !has_others(gone));
-            (removed, was_last)
-        };
+        let removed = lock(&self.all).remove(id);
         if let Some(session) = &removed {
             session.close();
-            if was_last {
-                (self.left)(&session.client.name);
-            }
+            self.leaves(&session.client().name);
             self.roots_changed(session);
         }
         removed.is_some()
     }
 
+    /// Tells that a client has left, if it has no session any more.
+    fn leaves(&self, name: &str) {
+        let was_last = !lock(&self.all).values().any(|session| session.is_of(name));
+        if was_last {
+            (self.left)(name);
+        }
+    }
+
     /// Hears that the folders of a client are others, or that it is there now, or no longer.
     pub(crate) fn roots_changed(&self, session: &Session) {
         if let Some(audience) = self.audience.get().filter(|_| session.offers().roots) {
-            audience.roots_changed(&session.client.name);
+            audience.roots_changed(&session.client().name);
         }
     }
 
@@ -434,11 +450,20 @@ impl Sessions {
         counts
     }
 
-    /// Closes the sessions of clients that are known no more. The local client has no token to lose.
-    fn close_unknown(&self, known: impl Fn(&Client) -> bool) {
+    /// Closes the sessions of clients that are known no more; the others see what they may see now. The local client has
+    /// no token to lose.
+    pub(crate) fn follow(&self, known: &Known) {
         for session in self.all() {
-            if matches!(session.transport, "http" | "sse") && !known(&session.client) {
+            let was = session.client();
+            let now = if session.is_local() { Some(&known.local) } else { known.now(&was) };
+            let Some(now) = now else {
                 self.remove(&session.id);
+                continue;
+            };
+            session.client.store(now.clone());
+            // The local client is called what the configuration says.
+            if now.name != was.name {
+                self.leaves(&was.name);
             }
         }
     }
@@ -471,9 +496,7 @@ pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
             }
             let Some(hub) = hub.upgrade() else { return };
             hub.sessions.sweep();
-            let known = |client: &Client| hub.identity.still_knows(client);
-            hub.sessions.close_unknown(known);
-            hub.listeners.sweep(known);
+            hub.look_at_clients();
             hub.tasks.sweep();
         }
     });
@@ -492,10 +515,10 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{AskKind, Scope};
+    use portcullis_core::{AskKind, Pattern, Scope};
 
     fn client() -> Arc<Client> {
-        Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() })
+        Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None })
     }
 
     #[test]
@@ -509,6 +532,33 @@ mod tests {
         sessions.sweep();
         assert!(session.closed.is_cancelled());
         assert!(Limit::SessionIdle.hits() > before);
+    }
+
+    #[test]
+    fn a_session_follows_its_client_and_ends_with_its_token() {
+        let named = |name: &str, allow: &str, token: Option<u64>| {
+            let scope = Scope { allow: Pattern::new(&[allow]).unwrap(), ..Scope::everything() };
+            Arc::new(Client { name: name.to_owned(), scope, token })
+        };
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let told = left.clone();
+        let sessions = Sessions::new(HubLimits::default(), move |name| lock(&told).push(name.to_owned()));
+        let http = Session::streaming(named("ada", "*", Some(1)), "http").unwrap();
+        let line = Session::new(named("local", "*", None), "stdio", Stream::fleeting()).unwrap();
+        for session in [&http, &line] {
+            sessions.add(session).unwrap();
+        }
+        let sees = |session: &Session| session.client().scope.allow.globs()[0].to_string();
+        let look = |ada: Arc<Client>, local: Arc<Client>| {
+            sessions.follow(&Known { admitted: HashMap::from([("ada".to_owned(), ada)]), local });
+        };
+        look(named("ada", "a_*", Some(1)), named("here", "l_*", None));
+        assert_eq!([sees(&http), sees(&line)], ["a_*", "l_*"]);
+        assert_eq!(*lock(&left), ["local"], "called otherwise from now on");
+        look(named("ada", "a_*", Some(2)), named("here", "l_*", None));
+        assert!(http.closed.is_cancelled(), "somebody else has the name now");
+        assert!(!line.closed.is_cancelled());
+        assert_eq!(*lock(&left), ["local", "ada"]);
     }
 
     #[test]

@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn what_was_answered_is_asked_anew_under_the_same_key() {
         let (tasks, clock) = (Tasks::default(), Arc::new(SystemClock));
-        let client = Client { name: "ada".to_owned(), scope: Scope::everything() };
+        let client = Client { name: "ada".to_owned(), scope: Scope::everything(), token: None };
         let created = now(&*clock);
         let state =
             Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };

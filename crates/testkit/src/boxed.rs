@@ -9,6 +9,7 @@ use portcullis_server::http::Allowed;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
 use portcullis_upstream::{ServerSpec, Start, TransportSpec, Trust};
 use portcullis_wire::era::ServerFace;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ impl Authenticate for Open {
         Some(self.0.clone())
     }
 
-    fn still_knows(&self, _: &Client) -> bool {
-        true
+    fn admitted(&self) -> HashMap<String, Arc<Client>> {
+        HashMap::from([(self.0.name.clone(), self.0.clone())])
     }
 }
 
@@ -116,7 +117,7 @@ impl BoxedHub {
             ceiling: Limits::CEILING,
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
-        let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope });
+        let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope, token: None });
         let parts = HubParts {
             gate: Arc::new(gate),
             identity: Arc::new(Open(client.clone())),

@@ -56,7 +56,7 @@ fn hub(github: &GitHub, change: impl FnOnce(&mut GithubConfig)) -> Hub {
 
 impl Hub {
     async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
-        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() });
+        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None });
         let caller = Caller { client, origin: Origin::Client };
         let call =
             Call::new(caller, Target::Tool(tool.to_owned()), Arguments::of(&arguments), CallCtx::detached());

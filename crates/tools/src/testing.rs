@@ -87,7 +87,7 @@ impl Hub {
 }
 
 pub(crate) fn caller() -> Caller {
-    let client = Client { name: "test".to_owned(), scope: Scope::everything() };
+    let client = Client { name: "test".to_owned(), scope: Scope::everything(), token: None };
     Caller { client: Arc::new(client), origin: Origin::Client }
 }
 

@@ -3,7 +3,7 @@ use portcullis_core::{NoPeer, Scope};
 use std::task::{Context, Poll, Waker};
 
 fn client(name: &str) -> Client {
-    Client { name: name.to_owned(), scope: Scope::everything() }
+    Client { name: name.to_owned(), scope: Scope::everything(), token: None }
 }
 
 /// Begins a call of a client.

@@ -90,7 +90,7 @@ impl Way {
 
     /// Runs the script, and returns the status or why there is none.
     async fn ask(&self, hosts: BTreeSet<String>, how: &str, url: &str) -> Result<u64, String> {
-        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything() });
+        let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None });
         let arguments = Arguments::of(&json!({ "name": "ask", "args": [how, url] }));
         let caller = Caller { client, origin: Origin::Client };
         let call = Call::new(caller, Target::Tool("script_run".to_owned()), arguments, CallCtx::detached());

@@ -102,6 +102,8 @@ impl HubDesk {
         })
         .await?;
         tracing::info!(target: "admin", admin = actor.name, client = info.name, "What a client may do was changed.");
+        self.composed.hub.look_at_clients();
+        self.composed.announce_lists();
         Ok(shown(info, &self.last_calls(&all).await))
     }
 
@@ -109,6 +111,7 @@ impl HubDesk {
         let identity = self.composed.identity.clone();
         let info = blocking(move || identity.revoke(&name).map_err(problem)).await?;
         tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was revoked.");
+        self.composed.hub.look_at_clients();
         Ok(done(format!("Client `{}` has no access any more.", info.name)))
     }
 

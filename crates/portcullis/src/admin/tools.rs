@@ -38,7 +38,11 @@ impl HubDesk {
         let style =
             tools.iter().find(|tool| tool.name == name).map(|tool| tool.error_style).unwrap_or_default();
         // No client can have such a name.
-        let client = Arc::new(Client { name: format!("admin:{}", actor.name), scope: Scope::everything() });
+        let client = Arc::new(Client {
+            name: format!("admin:{}", actor.name),
+            scope: Scope::everything(),
+            token: None,
+        });
         let target = Target::Tool(name.clone());
         let call = Call::new(
             Caller { client, origin: Origin::Admin },

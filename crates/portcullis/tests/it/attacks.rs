@@ -17,6 +17,7 @@ mod hidden_names;
 mod json_suite;
 mod link_swap;
 mod mutated_frames;
+mod name_given_again;
 mod not_json;
 mod odd_files;
 mod poisoned_definitions;

@@ -67,7 +67,7 @@ impl GateDoor {
             portcullis_tools::register(&config, &registry).unwrap();
             portcullis_guard::stack(registry, settings, Arc::new(SystemClock)).unwrap()
         });
-        let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything() });
+        let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything(), token: None });
         GateDoor { gate, client, runtime, _handles: handles, _folder: folder }
     }
 

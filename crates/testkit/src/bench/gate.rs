@@ -38,7 +38,7 @@ pub(crate) async fn measure() -> Result<Vec<Figure>> {
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;
-    let client = Arc::new(Client { name: "bench".to_owned(), scope: Scope::everything() });
+    let client = Arc::new(Client { name: "bench".to_owned(), scope: Scope::everything(), token: None });
 
     // Both once before anything counts: files, schemas and branches are warm afterwards.
     batch(&bare, &client).await?;

@@ -116,7 +116,7 @@ fn gate() -> Gate {
 }
 
 fn caller() -> Caller {
-    let client = Client { name: "suite".to_owned(), scope: Scope::everything() };
+    let client = Client { name: "suite".to_owned(), scope: Scope::everything(), token: None };
     Caller { client: Arc::new(client), origin: Origin::Client }
 }
 

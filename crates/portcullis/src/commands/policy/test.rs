@@ -206,7 +206,7 @@ fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     };
     let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose()?;
     let scope = Scope { allow: Pattern::new(&info.allow)?, deny, effects: info.effects, view: info.tools };
-    let client = Arc::new(Client { name: info.name.clone(), scope });
+    let client = Arc::new(Client { name: info.name.clone(), scope, token: None });
     Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
         Some(expired) => Who::Expired(client, expired),
         None => Who::Known(client),

@@ -3,6 +3,7 @@
 use super::{Admin, problem};
 use crate::support::{home, http, request};
 use portcullis_testkit::http::Request;
+use portcullis_testkit::mcp_client::McpClient;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -31,6 +32,51 @@ async fn clients_come_change_and_go() {
         json!({ "name": "x", "expires": "soon" }),
     ] {
         assert_eq!(problem(&ann.send("POST", "/clients", bad).await), "invalid");
+    }
+}
+
+/// What is open when a client's scope is changed goes by the new one, without a new session.
+#[tokio::test]
+async fn what_is_open_follows_the_scope() {
+    const CHANGED: &str = "notifications/tools/list_changed";
+    const UPDATED: &str = "notifications/resources/updated";
+    let home = home();
+    home.write("watched.txt", "before");
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    let token = ann.does("POST", "/clients", json!({ "name": "ada" })).await["token"].clone();
+    let mut ada = McpClient::http(hub.address, token.as_str().unwrap(), "2025-11-25").await;
+    ada.initialize(json!({})).await;
+    let mut listener = McpClient::http(hub.address, token.as_str().unwrap(), "2026-07-28").await;
+    let mut other = http(&hub, "2025-11-25").await;
+    let listed = ada.result("resources/list", json!({})).await;
+    let is_watched = |item: &&Value| item["name"] == "watched.txt";
+    let uri = listed["resources"].as_array().unwrap().iter().find(is_watched).unwrap()["uri"].clone();
+    for session in [&mut ada, &mut other] {
+        session.result("resources/subscribe", json!({ "uri": uri })).await;
+    }
+    listener.listen(json!({ "toolsListChanged": true, "resourceSubscriptions": [uri] })).await;
+    home.write("watched.txt", "after");
+    for client in [&mut ada, &mut listener, &mut other] {
+        client.told(UPDATED).await;
+        client.unasked();
+    }
+    let only = |allow: &str| json!({ "allow": [allow], "effects": ["read"] });
+    ann.does("PUT", "/clients/ada", only("memory_*")).await;
+    for client in [&mut ada, &mut listener] {
+        client.told(CHANGED).await;
+        // The first write may have been seen in two steps.
+        client.unasked();
+    }
+    other.unasked();
+    home.write("watched.txt", "later");
+    other.told(UPDATED).await;
+    // What comes next comes after what must not come.
+    ann.does("PUT", "/clients/ada", only("memory_read")).await;
+    for client in [&mut ada, &mut listener] {
+        client.told(CHANGED).await;
+        let told = client.unasked();
+        assert!(told.iter().all(|message| message["method"] != UPDATED), "{told:?}");
     }
 }
 
