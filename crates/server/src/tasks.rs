@@ -62,16 +62,25 @@ impl Task {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, phase: Phase) {
-        let mut state = self.state();
-        if matches!(state.phase, Phase::Ended(..)) {
-            return;
-        }
-        if matches!(phase, Phase::Ended(..)) {
+    /// Ends it, unless it has ended already. Whoever waits for an answer in it is told.
+    fn end(&self, status: &'static str, result: Result<Value, RpcError>) {
+        {
+            let mut state = self.state();
+            if matches!(state.phase, Phase::Ended(..)) {
+                return;
+            }
             state.ended_at = Some(Instant::now());
+            state.phase = Phase::Ended(status, result);
+            state.updated = now(&*self.clock);
         }
-        state.phase = phase;
-        state.updated = now(&*self.clock);
+        self.wake();
+    }
+
+    /// Has those who wait for answers look again.
+    fn wake(&self) {
+        self.answered.notify_waiters();
+        // One that is between two looks finds this permit.
+        self.answered.notify_one();
     }
 
     /// Asks this too, besides what is asked already. An answer to an earlier question is none to this one.
@@ -218,7 +227,7 @@ impl Tasks {
     pub(crate) fn cancel(&self, client: &Client, id: &str) -> Result<Value, RpcError> {
         let task = self.find(client, id)?;
         task.cancel.cancel();
-        task.set(Phase::Ended("cancelled", Ok(Value::Null)));
+        task.end("cancelled", Ok(Value::Null));
         Ok(json!({}))
     }
 
@@ -240,8 +249,8 @@ impl Tasks {
                 }
             }
         }
-        task.answered.notify_waiters();
-        task.answered.notify_one();
+        task.wake();
+        // Also where nothing was asked any more: that is how the extension wants it.
         Ok(json!({}))
     }
 
@@ -273,6 +282,10 @@ impl TaskPeer {
                 if keys.iter().all(|key| state.answers.contains_key(key)) {
                     let answers = &state.answers;
                     return Ok(keys.iter().map(|key| (key.clone(), answers[key].clone())).collect());
+                }
+                // A form may be left open by a call that has come back without its answer; nobody sees it any more.
+                if matches!(state.phase, Phase::Ended(..)) {
+                    return Err(AskRefused::Failed("the task has ended".to_owned()));
                 }
             }
             tokio::select! {
@@ -378,48 +391,80 @@ pub(crate) fn start(job: CallJob) -> Answer {
     let (client, target, running) = (call.caller.client.clone(), call.target.clone(), hub.running.clone());
     running.spawn(async move {
         let outcome = hub.gate.call(call).await;
-        let end = match outcome {
-            Ok(output) => ended(Ok(render::output(revision, &target, &output))),
-            Err(error) if error.kind == ErrorKind::Cancelled => Phase::Ended("cancelled", Ok(Value::Null)),
+        let answer = match outcome {
+            Ok(output) => Ok(render::output(revision, &target, &output)),
+            Err(error) if error.kind == ErrorKind::Cancelled => {
+                return task.end("cancelled", Ok(Value::Null));
+            }
             Err(error) => {
                 log_failure(&target, &error);
                 let style = error_style(&hub, &client, &target);
-                ended(render::failure(revision, &target, style, &error))
+                render::failure(revision, &target, style, &error)
             }
         };
-        task.set(end);
+        match answer {
+            Ok(result) => task.end("completed", Ok(serde_json::from_slice(&result).unwrap_or_default())),
+            Err(error) => task.end("failed", Err(error)),
+        }
     });
     Ok(era::dress_foreign(revision, ResultKind::Plain, shown.to_string().into_bytes()))
-}
-
-fn ended(answer: Answer) -> Phase {
-    match answer {
-        Ok(result) => Phase::Ended("completed", Ok(serde_json::from_slice(&result).unwrap_or_default())),
-        Err(error) => Phase::Ended("failed", Err(error)),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::RoundPeer;
+    use crate::seal::Earlier;
+    use crate::stream::Stream;
+    use futures::FutureExt;
     use portcullis_core::{Scope, SystemClock};
+    use portcullis_wire::era::{Offers, RequestMeta};
 
-    #[test]
-    fn what_was_answered_is_asked_anew_under_the_same_key() {
-        let (tasks, clock) = (Tasks::default(), Arc::new(SystemClock));
-        let client = Client { name: "ada".to_owned(), scope: Scope::everything(), token: None };
+    fn client(name: &str) -> Client {
+        Client { name: name.to_owned(), scope: Scope::everything(), token: None }
+    }
+
+    fn task(owner: &Client) -> Arc<Task> {
+        let clock = Arc::new(SystemClock);
         let created = now(&*clock);
         let state =
             Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
-        let task = Arc::new(Task {
+        Arc::new(Task {
             id: "one".to_owned(),
-            owner: client.name.clone(),
+            owner: owner.name.clone(),
             created,
             state: Mutex::new(state),
             answered: Notify::new(),
             cancel: CancellationToken::new(),
             clock,
-        });
+        })
+    }
+
+    #[tokio::test]
+    async fn a_question_ends_with_its_task() {
+        let ask = Ask::elicit("Who?", json!({}));
+        let offers = json!({ "elicitation": {} });
+        let offers = Offers::of(offers.as_object().unwrap());
+        let meta = RequestMeta { offers: Some(offers), ..RequestMeta::default() };
+        let first = RoundPeer::new(Stream::fleeting(), &meta, Earlier::default(), None);
+        let (tasks, client) = (Tasks::default(), client("ada"));
+        let peer = TaskPeer { task: task(&client), first: Arc::new(first) };
+        tasks.all().insert("one".to_owned(), peer.task.clone());
+        let mut asked = peer.ask(vec![Question { key: "who".to_owned(), ask }]);
+        assert!((&mut asked).now_or_never().is_none(), "nobody has answered");
+        peer.task.end("completed", Ok(Value::Null));
+        let asked =
+            tokio::time::timeout(Duration::from_secs(30), asked).await.expect("nobody waits for ever");
+        assert!(matches!(asked, Err(AskRefused::Failed(_))), "{asked:?}");
+        // Too late, which is no fault of the client's.
+        assert_eq!(tasks.update(&client, "one", Answers::new()).unwrap(), json!({}));
+        assert_eq!(tasks.get(&client, "one").unwrap()["status"], "completed");
+    }
+
+    #[test]
+    fn what_was_answered_is_asked_anew_under_the_same_key() {
+        let (tasks, client) = (Tasks::default(), client("ada"));
+        let task = task(&client);
         tasks.all().insert(task.id.clone(), task.clone());
         for name in ["first", "second"] {
             let ask = Ask::elicit("Who?", json!({}));
