@@ -22,8 +22,10 @@ use tokio_util::sync::CancellationToken;
 const TASKS_MAX: usize = 1_000;
 /// How many of them may be one client's.
 const TASKS_PER_CLIENT_MAX: usize = 100;
-/// How many tasks of other servers are remembered; the oldest are forgotten first.
-const FOREIGN_MAX: usize = 1_000;
+/// How many tasks of other servers are remembered; whoever has most of them loses its oldest first.
+const FOREIGN_MAX: usize = 10_000;
+/// How many of them may be one client's; its own oldest are forgotten first.
+const FOREIGN_PER_CLIENT_MAX: usize = 1_000;
 /// How long a finished task can be asked for.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// How often a client should look in.
@@ -131,18 +133,18 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
-    /// Those that other servers run; the oldest first.
-    foreign: Mutex<VecDeque<ForeignTask>>,
+    /// Those that other servers run, by whose call it was; the oldest first. Also when they have ended: their results can
+    /// be asked for as long as their servers have them.
+    foreign: Mutex<HashMap<String, VecDeque<ForeignTask>>>,
 }
 
-/// A task of another server's, and whose call it was.
+/// A task of another server's.
 #[derive(Clone)]
 pub(crate) struct ForeignTask {
     /// As the client knows it.
     id: String,
     /// As its server does.
     pub(crate) own: String,
-    owner: String,
     pub(crate) server: String,
 }
 
@@ -169,6 +171,27 @@ fn task_of(result: &RawValue) -> Option<String> {
     peek.task_id.filter(|_| peek.result_type.as_deref() == Some("task"))
 }
 
+/// Forgets a task if there is no room for one more of this owner's: its own, unless others have more.
+fn make_room(foreign: &mut HashMap<String, VecDeque<ForeignTask>>, owner: &str) {
+    let total: usize = foreign.values().map(VecDeque::len).sum();
+    let own = foreign.get(owner).map_or(0, VecDeque::len);
+    let loses = if own >= FOREIGN_PER_CLIENT_MAX {
+        owner.to_owned()
+    } else if total >= FOREIGN_MAX
+        && let Some((most, _)) = foreign.iter().max_by_key(|(_, tasks)| tasks.len())
+    {
+        most.clone()
+    } else {
+        return;
+    };
+    if let Some(tasks) = foreign.get_mut(&loses) {
+        tasks.pop_front();
+        if tasks.is_empty() {
+            foreign.remove(&loses);
+        }
+    }
+}
+
 impl Tasks {
     /// Remembers whose task it is that another server has made of a call, if that is what the result says. Servers know
     /// nothing of each other, and may call theirs the same: the client is told another id then.
@@ -182,7 +205,7 @@ impl Tasks {
         let server = server()?;
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         let is_anothers = |id: &str| {
-            let mut of_client = foreign.iter().filter(|task| task.owner == owner.name);
+            let mut of_client = foreign.get(&owner.name).into_iter().flatten();
             of_client.any(|task| task.id == id && (task.own != own || task.server != server))
                 || self.all().contains_key(id)
         };
@@ -193,18 +216,16 @@ impl Tasks {
         while is_anothers(&id) {
             id.push('\'');
         }
-        let task = ForeignTask { id, own, owner: owner.name.clone(), server };
-        if foreign.len() >= FOREIGN_MAX {
-            foreign.pop_front();
-        }
-        foreign.push_back(task.clone());
+        let task = ForeignTask { id, own, server };
+        make_room(&mut foreign, &owner.name);
+        foreign.entry(owner.name.clone()).or_default().push_back(task.clone());
         Some(task)
     }
 
     /// Finds a task that another server runs for this client.
     pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<ForeignTask> {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-        foreign.iter().rev().find(|task| task.id == id && task.owner == owner.name).cloned()
+        foreign.get(&owner.name)?.iter().rev().find(|task| task.id == id).cloned()
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
@@ -438,6 +459,31 @@ mod tests {
             cancel: CancellationToken::new(),
             clock,
         })
+    }
+
+    /// Has another server make so many tasks of a client's calls.
+    fn made(tasks: &Tasks, client: &Client, count: usize) {
+        for n in 0..count {
+            let result = format!(r#"{{"resultType":"task","taskId":"{}-{n}"}}"#, client.name);
+            let result = RawValue::from_string(result).unwrap();
+            tasks.remember(client, || Some("shop".to_owned()), &result).unwrap();
+        }
+    }
+
+    #[test]
+    fn whoever_has_too_many_tasks_elsewhere_loses_its_own() {
+        let (tasks, ada, greedy) = (Tasks::default(), client("ada"), client("greedy"));
+        made(&tasks, &ada, 1);
+        made(&tasks, &greedy, FOREIGN_PER_CLIENT_MAX + 1);
+        assert!(tasks.foreign(&ada, "ada-0").is_some(), "the oldest, and another's");
+        assert!(tasks.foreign(&greedy, "greedy-0").is_none());
+        assert!(tasks.foreign(&greedy, "greedy-1").is_some());
+        for n in 0..FOREIGN_MAX / FOREIGN_PER_CLIENT_MAX {
+            made(&tasks, &client(&format!("other{n}")), FOREIGN_PER_CLIENT_MAX);
+        }
+        assert!(tasks.foreign(&ada, "ada-0").is_some(), "whoever has most gives way");
+        let kept = tasks.foreign.lock().unwrap().values().map(VecDeque::len).sum::<usize>();
+        assert_eq!(kept, FOREIGN_MAX);
     }
 
     #[tokio::test]
