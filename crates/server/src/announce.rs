@@ -1,6 +1,6 @@
 //! Telling clients what changed.
 
-use crate::dispatch::caller;
+use crate::dispatch::{bounded, caller};
 use crate::hub::{Hub, Known};
 use crate::stream::{Outlet, Stream};
 use portcullis_core::{Caller, Change, Client, Limit, Watch};
@@ -45,6 +45,7 @@ impl Interest {
                 "at most {WATCHED_MAX} resources can be watched"
             )));
         }
+        watched.iter().try_for_each(|uri| bounded(uri))?;
         let watched = watched.into_iter().filter(|uri| hub.gate.sees_resource(caller, uri)).collect();
         Ok(Interest {
             tools: flag("toolsListChanged"),

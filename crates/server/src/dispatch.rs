@@ -574,10 +574,16 @@ fn input_responses(params: &Params<'_>) -> Result<Answers, RpcError> {
 
 fn bounded_uri(params: &Params<'_>) -> Result<String, RpcError> {
     let uri = params.text(Key::Uri)?;
+    bounded(&uri)?;
+    Ok(uri)
+}
+
+/// Says so where an address is too long to be one.
+pub(crate) fn bounded(uri: &str) -> Result<(), RpcError> {
     if uri.len() > URI_BYTES_MAX {
         return Err(RpcError::invalid_params(format_args!("`uri` must have at most {URI_BYTES_MAX} bytes")));
     }
-    Ok(uri)
+    Ok(())
 }
 
 fn completion_of(params: &Params<'_>) -> Result<CompletionOf, RpcError> {

@@ -100,6 +100,22 @@ async fn whoever_watches_a_resource_starts_a_lazy_server() {
     assert_eq!(client.told(UPDATED).await["params"]["uri"], "shop://a/b");
 }
 
+#[tokio::test]
+async fn an_address_that_is_too_long_is_not_watched() {
+    let home = home();
+    let hub = home.serve().await;
+    let uri = format!("shop://{}", "a".repeat(8 * 1024));
+    let words = "Invalid params: `uri` must have at most 8192 bytes";
+    let mut session = http(&hub, "2025-11-25").await;
+    let refused = session.request("resources/subscribe", json!({ "uri": uri })).await;
+    assert_eq!(refused["error"]["message"], words);
+    let listen = json!({ "notifications": { "resourceSubscriptions": ["shop://a", uri] } });
+    for mut client in [http(&hub, "2026-07-28").await, stdio(&home, "2026-07-28")] {
+        let refused = client.request("subscriptions/listen", listen.clone()).await;
+        assert_eq!(refused["error"]["message"], words);
+    }
+}
+
 /// What a client wants no more is taken back where it was begun, though nobody offers it any longer.
 #[tokio::test]
 async fn a_resource_that_is_gone_is_not_watched_for_ever() {
