@@ -472,7 +472,10 @@ impl Exchange {
             // The whole of `params` is the argument: what is typed, and what is settled already.
             let arguments = request.params.map(|raw| Arguments::new(raw.to_owned()));
             let arguments = arguments.unwrap_or_else(Arguments::empty);
-            self.call_with(Target::Completion(of), arguments, params)
+            let mut exchange = self;
+            // A round may end with a question where a tool is called, a prompt got or a resource read, and nowhere else.
+            exchange.meta.offers = Some(Offers::default());
+            exchange.call_with(Target::Completion(of), arguments, params)
         });
         job.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }

@@ -1,5 +1,6 @@
 //! Calls that a person decides about: from the client, from the command line, and across a crash.
 
+use crate::standard::fill;
 use crate::support::{home, http, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, UNHURRIED};
@@ -190,6 +191,32 @@ async fn an_answered_round_cannot_be_sent_again() {
     let new_key = again["inputRequests"].as_object().unwrap().keys().next().unwrap();
     let made_up = send(json!({ "inputResponses": { new_key: yes } })).await;
     assert_eq!(made_up["resultType"], "input_required", "{made_up}");
+}
+
+/// Only some requests may be answered with a question; for the others a person decides elsewhere.
+#[tokio::test]
+async fn a_completion_is_not_answered_with_a_question() {
+    let home = home();
+    home.configure(&format!(
+        "{UNHURRIED}[approvals]\nwait_secs = 0\n[[policy]]\ntools = [\"greet\"]\ndecision = \"ask\"\n"
+    ));
+    fill(&home);
+    let mut client = stdio(&home, "2026-07-28");
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
+    let get = json!({ "name": "greet", "arguments": { "who": "Ada" }, "_meta": meta });
+    let got = client.result("prompts/get", get).await;
+    assert_eq!(got["resultType"], "input_required", "{got}");
+    let before = pending(&home).await;
+    let reference = json!({ "type": "ref/prompt", "name": "greet" });
+    let complete = json!({ "ref": reference, "argument": { "name": "who", "value": "W" }, "_meta": meta });
+    let told = client.request("completion/complete", complete.clone()).await;
+    let message = told["error"]["message"].as_str().unwrap_or_else(|| panic!("{told}"));
+    assert!(message.contains("pending approval by a person"), "{told}");
+    let ids = pending(&home).await;
+    let id = ids.iter().find(|id| !before.contains(id)).unwrap();
+    decide(&home, &["approve", &id[..5]]).await;
+    let completed = client.result("completion/complete", complete).await;
+    assert_eq!(completed["completion"]["values"], json!(["World", "Wilma"]), "{completed}");
 }
 
 #[tokio::test]
