@@ -55,7 +55,10 @@ pub(crate) struct Session {
     streams: Mutex<Streams>,
     started: Instant,
     last_used_ms: AtomicU64,
-    pub(crate) readers: AtomicUsize,
+    /// Of all its streams; as long as there are any it is not idle.
+    readers: AtomicUsize,
+    /// Of its own stream.
+    home_readers: AtomicUsize,
     pub(crate) closed: CancellationToken,
     /// Cancelled when no more requests will come: whoever only listens need not be told any more.
     pub(crate) input_over: CancellationToken,
@@ -80,6 +83,7 @@ impl Session {
         let session = Session::with_streams(client, transport, home, Streams::default())?;
         // Its connection is there as long as the session is, so it is never idle.
         session.readers.store(1, Ordering::Relaxed);
+        session.home_readers.store(1, Ordering::Relaxed);
         Ok(session)
     }
 
@@ -112,6 +116,7 @@ impl Session {
             started: Instant::now(),
             last_used_ms: AtomicU64::new(0),
             readers: AtomicUsize::new(0),
+            home_readers: AtomicUsize::new(0),
             closed: CancellationToken::new(),
             input_over: CancellationToken::new(),
         }))
@@ -152,7 +157,18 @@ impl Session {
 
     /// Returns whether somebody reads what belongs to no request.
     pub(crate) fn is_reached(&self) -> bool {
-        self.readers.load(Ordering::Relaxed) > 0
+        self.home_readers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts a reader of one of its streams, until what this returns is called or dropped. It is not idle so long.
+    pub(crate) fn reading(self: &Arc<Self>, stream: &Stream) -> Box<dyn FnOnce() + Send> {
+        let of_home = std::ptr::addr_eq(Arc::as_ptr(&self.home), std::ptr::from_ref(stream));
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        if of_home {
+            self.home_readers.fetch_add(1, Ordering::Relaxed);
+        }
+        let reading = Reading { session: self.clone(), of_home };
+        Box::new(move || drop(reading))
     }
 
     pub(crate) fn began(&self) -> Instant {
@@ -334,6 +350,22 @@ impl Session {
         for (_, stream) in &lock(&self.streams).recent {
             stream.finish();
         }
+    }
+}
+
+/// A stream of a session that is read, until this is dropped.
+struct Reading {
+    session: Arc<Session>,
+    of_home: bool,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.of_home {
+            self.session.home_readers.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.session.readers.fetch_sub(1, Ordering::Relaxed);
+        self.session.touch();
     }
 }
 
@@ -559,6 +591,19 @@ mod tests {
         assert!(http.closed.is_cancelled(), "somebody else has the name now");
         assert!(!line.closed.is_cancelled());
         assert_eq!(*lock(&left), ["local", "ada"]);
+    }
+
+    #[test]
+    fn a_client_that_reads_only_an_answer_is_not_reached_and_not_idle() {
+        let session = Session::streaming(client(), "http").unwrap();
+        let (home, _) = session.find_stream("s0-0").unwrap();
+        let answer = session.reading(&Stream::resumable());
+        assert!(!session.is_reached() && !session.is_idle());
+        let down = session.reading(&home);
+        drop(answer);
+        assert!(session.is_reached() && !session.is_idle());
+        drop(down);
+        assert!(!session.is_reached() && session.is_idle());
     }
 
     #[test]

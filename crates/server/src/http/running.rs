@@ -1,7 +1,6 @@
 //! A request under way, and what becomes of it when its client goes away.
 
 use super::reply::event_stream;
-use super::streams::reading;
 use super::woken::Woken;
 use crate::clean::Reply;
 use crate::hub::Hub;
@@ -69,7 +68,7 @@ impl Running {
                 let cancel = self.cancel.clone();
                 Some(Box::new(move || cancel.cancel()))
             }
-            Era::Sessions => session.map(reading),
+            Era::Sessions => session.map(|session| session.reading(&self.stream)),
         };
         event_stream(Body::from_stream(self.stream.clone().read(0, prime, on_end)))
     }

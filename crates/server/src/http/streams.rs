@@ -14,7 +14,6 @@ use axum::response::Response;
 use portcullis_core::Client;
 use portcullis_wire::{Era, Revision};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -42,11 +41,11 @@ pub(super) async fn get(
         return plain(StatusCode::NOT_FOUND, "that stream is gone; make the request again\n");
     };
     let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
-    let (was_reached, reads) = (session.is_reached(), reading(session.clone()));
-    if !was_reached {
+    let (was_reached, reading) = (session.is_reached(), session.reading(&stream));
+    if session.is_reached() && !was_reached {
         app.hub.sessions.roots_changed(&session);
     }
-    event_stream(Body::from_stream(stream.read(after, prime, Some(reads))))
+    event_stream(Body::from_stream(stream.read(after, prime, Some(reading))))
 }
 
 /// Ends a session.
@@ -83,18 +82,4 @@ fn not_allowed() -> Response {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this protocol revision uses POST only\n");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
     response
-}
-
-/// Keeps a session from being taken for idle while a stream of it is read.
-pub(super) fn reading(session: Arc<Session>) -> Box<dyn FnOnce() + Send> {
-    struct Reader(Arc<Session>);
-    impl Drop for Reader {
-        fn drop(&mut self) {
-            self.0.readers.fetch_sub(1, Ordering::Relaxed);
-            self.0.touch();
-        }
-    }
-    session.readers.fetch_add(1, Ordering::Relaxed);
-    let reader = Reader(session);
-    Box::new(move || drop(reader))
 }
