@@ -7,6 +7,7 @@
 use crate::clean::{Part, clean, write_cleaned};
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::flaws::Flaws;
+use crate::lists::Listed;
 use crate::names::public_names;
 use crate::shape::{self, Member};
 use crate::spec::ServerSpec;
@@ -25,7 +26,7 @@ use portcullis_wire::params::Fields;
 use portcullis_wire::rpc;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(crate) struct Offer {
     pub(crate) prompts: Vec<Said>,
     pub(crate) resources: Vec<Said>,
     pub(crate) templates: Vec<Said>,
+    /// The lists that the server has not said yet. They are what they were when they were last known.
+    pub(crate) late: BTreeSet<Listed>,
     /// Which of the tools nobody could use.
     pub(crate) flaws: Flaws,
     /// What is left out already, and why.
@@ -68,6 +71,11 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
+    /// Returns whether all of it is known.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.late.is_empty()
+    }
+
     /// Keeps the lists that the server has. Tools are asked for in any case.
     pub(crate) fn keep(&mut self, has: impl Fn(&str) -> bool) {
         let (has_prompts, has_resources) = (has("prompts"), has("resources"));

@@ -8,7 +8,7 @@ use crate::http;
 use crate::inbox::Inbox;
 use crate::link::Carrier;
 use crate::listen::{self, Listening};
-use crate::lists::{Came, FIRST_WITHIN, LIST_WITHIN, Listed, Relist, list};
+use crate::lists::{FIRST_WITHIN, LIST_WITHIN, Listed, Relist, list};
 use crate::recall::{self, SAID_NAME};
 use crate::server::{Known, Offered, Server};
 use crate::spec::{Start, TransportSpec};
@@ -199,13 +199,14 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
     // What nobody waits for, or a person is to judge, may take its time.
     let is_patient = learns || matches!(server.spec.start, Start::ToBeSeen);
     let within = if is_patient { LIST_WITHIN } else { FIRST_WITHIN };
-    let listed = list(&connection, &greeting, &mut offer, &all, within);
-    let came = match tokio::join!(listed, hear_all(&connection, &greeting)).0 {
-        Ok(came) => came,
-        Err(error) => return given_up(&connection).unwrap_or_else(|| error.into()),
-    };
-    publish(server, &connection, &greeting, &facts, offer.clone(), came);
-    if learns && server.is_quiet() && uses.ever() == ever {
+    let listed = list(&connection, &greeting, &mut offer, &all, |_| within);
+    if let Err(error) = tokio::join!(listed, hear_all(&connection, &greeting)).0 {
+        return given_up(&connection).unwrap_or_else(|| error.into());
+    }
+    publish(server, &connection, &greeting, &facts, offer.clone());
+    let is_unneeded = || learns && server.is_quiet() && uses.ever() == ever;
+    // What it rests with has to be whole.
+    if offer.is_whole() && is_unneeded() {
         return Ended::Idle;
     }
     tokio::select! {
@@ -215,7 +216,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
             let gone = connection.closed().is_cancelled();
             if gone { Ended::Why(StatusKind::Failed, ENDED.to_owned()) } else { Ended::Again(FORGETS) }
         }),
-        ended = keep(server, &connection, hears, &greeting, &facts, offer, came) => ended,
+        ended = keep(server, &connection, hears, &greeting, &facts, offer, is_unneeded) => ended,
     }
 }
 
@@ -242,7 +243,8 @@ fn given_up(connection: &Connection) -> Option<Ended> {
     connection.inbox.given_up_for().map(|why| Ended::Why(StatusKind::Failed, why.to_owned()))
 }
 
-/// Keeps what is known of the server up to date, until nobody needs it or that cannot be done.
+/// Keeps what is known of the server up to date, until nobody needs it or that cannot be done. One that `is_unneeded` was only
+/// to say what it offers.
 async fn keep(
     server: &Arc<Server>,
     connection: &Arc<Connection>,
@@ -250,10 +252,11 @@ async fn keep(
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
-    came: Came,
+    is_unneeded: impl Fn() -> bool,
 ) -> Ended {
     let (uses, is_modern) = (&server.uses, connection.is_modern());
-    let (mut idle, mut relist) = (idle_from(server, Instant::now()), Relist::new(server, came));
+    let mut idle = idle_from(server, Instant::now());
+    let mut relist = Relist::new(server.spec.relist_every, &offer);
     let mut listening = Listening::new(connection, greeting);
     let mut subscribing = Subscribing::new(server, connection);
     let mut damped = DAMPED;
@@ -269,7 +272,7 @@ async fn keep(
             () = sleep_until(idle) => {
                 let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
                 // What it rests with has to be whole.
-                if due && server.is_quiet() && !relist.is_owed() {
+                if due && server.is_quiet() && !relist.is_awaited(&offer) {
                     return Ended::Idle;
                 }
                 idle = idle_from(server, if due { Instant::now() } else { uses.last() });
@@ -277,7 +280,10 @@ async fn keep(
             listed = relist.due(connection, greeting, &offer) => {
                 if let Some(listed) = listed {
                     offer = listed;
-                    publish(server, connection, greeting, facts, offer.clone(), Came::InTime);
+                    publish(server, connection, greeting, facts, offer.clone());
+                }
+                if !relist.is_awaited(&offer) && is_unneeded() {
+                    return Ended::Idle;
                 }
             }
             news = listening.news() => match news {
@@ -298,16 +304,22 @@ async fn keep(
                 tell_updated(server, more.updated).await;
                 let is_storm = more.often > STORM;
                 let mut read = lists.clone();
-                if missed || more.missed || relist.is_owed() {
+                if missed || more.missed {
                     read.extend(offered(greeting));
                 }
+                // Calls wait for what the server said of tools and prompts, and for no more than that: the rest may be late,
+                // and is asked for beside them.
+                let within = |list: Listed| match list != Listed::Resources && lists.contains(&list) {
+                    true => LIST_WITHIN,
+                    false => FIRST_WITHIN,
+                };
                 damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
                 relist.forget();
                 // Listed first, told afterwards. A list that fails leaves the last good one.
-                match list(connection, greeting, &mut offer, &read, LIST_WITHIN).await {
-                    Ok(came) => {
-                        relist = Relist::new(server, came);
-                        let changed = publish(server, connection, greeting, facts, offer.clone(), came);
+                match list(connection, greeting, &mut offer, &read, within).await {
+                    Ok(()) => {
+                        relist.looked(&offer);
+                        let changed = publish(server, connection, greeting, facts, offer.clone());
                         // What was counted by now, and does not wait to be taken, was taken before this look.
                         let counted = connection.inbox.lists.borrow().said;
                         let looked = if hears.waits_for_lists() { said } else { counted };
@@ -405,13 +417,12 @@ fn publish(
     greeting: &Greeting,
     facts: &Identity,
     mut offer: Offer,
-    came: Came,
 ) -> bool {
     let snapshot = Arc::new(trust::snapshot(&mut offer, identity(facts, greeting)));
     let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
     let offered = Offered { offer, snapshot, name, revision };
     // A part of it would be taken for all of it when the hub next starts.
-    if came == Came::InTime {
+    if offered.offer.is_whole() {
         recall::remember(server, &offered);
     }
     server.offers(offered, connection)

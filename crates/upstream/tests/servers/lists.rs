@@ -1,11 +1,12 @@
 //! Lists that cannot be read, or not to their end: each is told of, and takes nothing else with it.
 
 use crate::support::{World, spec};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
-use portcullis_testkit::wait::until;
+use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
+use portcullis_testkit::wait::{until, within};
 use portcullis_upstream::{Status, StatusKind};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::broadcast;
 
 /// A server with one of everything.
 fn one_of_each(seen: &Seen) -> Does {
@@ -105,6 +106,58 @@ async fn a_list_that_is_late_is_as_it_was_until_it_comes() {
     assert_eq!(world.upstream.status().resources, 1);
     world.upstream.again();
     until("it is late", async || (!world.upstream.status().dropped.is_empty()).then_some(())).await;
+    assert_eq!(world.upstream.status().resources, 1);
+}
+
+fn times(server: &Misbehaving, asks: &str) -> usize {
+    server.seen().iter().filter(|seen| seen.asks() == asks).count()
+}
+
+/// Waits until the server was asked this so often.
+async fn asked(server: &Misbehaving, asks: &str, often: usize) {
+    until(asks, async || (times(server, asks) >= often).then_some(())).await;
+}
+
+const TOOLS_CHANGED: &[u8] =
+    b"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+
+/// Calls wait for tools that have changed, and not for a list that is owed besides.
+#[tokio::test]
+async fn a_list_that_never_comes_holds_up_no_call_when_tools_change() {
+    let (says, _) = broadcast::channel(16);
+    let tells = says.clone();
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => Does::Tells { head: events(&[], ""), says: tells.clone() },
+        (_, "resources/list") => Does::Hangs(Vec::new()),
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    // The second time beside calls.
+    asked(&server, "resources/list", 2).await;
+    for often in 3..5 {
+        says.send(TOOLS_CHANGED.to_vec()).unwrap();
+        asked(&server, "tools/list", often).await;
+        assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
+    }
+}
+
+/// Whatever may have changed while nobody heard it.
+#[tokio::test]
+async fn a_list_that_never_comes_holds_up_no_call_when_a_stream_is_open_again() {
+    let (lists, streams) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => match streams.fetch_add(1, Ordering::Relaxed) {
+            0 => Does::Closes(events(&[], "retry: 1\ndata:\n\n")),
+            _ => Does::Hangs(events(&[], "")),
+        },
+        (_, "resources/list") if lists.fetch_add(1, Ordering::Relaxed) > 0 => Does::Hangs(Vec::new()),
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    asked(&server, "resources/list", 2).await;
+    assert_eq!(within("the call", world.call("up_echo")).await, "echoed");
     assert_eq!(world.upstream.status().resources, 1);
 }
 
