@@ -187,12 +187,16 @@ impl Inbox {
         now.looked >= now.said
     }
 
-    /// Waits until that is so.
+    /// Waits until that is so, as long as it may come to be.
     pub(crate) async fn up_to_date(&self, within: Duration) -> bool {
         let mut lists = self.lists.subscribe();
         let said = lists.borrow().said;
         let looked = lists.wait_for(|lists| lists.looked >= said);
-        matches!(tokio::time::timeout(within, looked).await, Ok(Ok(_)))
+        tokio::select! {
+            biased;
+            looked = tokio::time::timeout(within, looked) => matches!(looked, Ok(Ok(_))),
+            () = self.retired.cancelled() => false,
+        }
     }
 
     /// Returns whether the server has a client's request that it has not answered.

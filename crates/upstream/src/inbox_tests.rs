@@ -113,3 +113,14 @@ async fn what_nobody_needs_is_known_as_such() {
         assert!((1..=OUTSIDE_PER_SECOND_MAX as usize).contains(&needed), "{needed}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_lists_that_cannot_come() {
+    let (inbox, _hears) = Inbox::new();
+    inbox.receive(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, None);
+    assert!(!inbox.is_up_to_date());
+    inbox.retire();
+    let began = Instant::now();
+    assert!(!inbox.up_to_date(Duration::from_secs(10)).await);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}

@@ -505,8 +505,12 @@ impl Server {
                 // Elsewhere, because few calls wait for it and every call would make room for it.
                 None => Box::pin(self.connected_in_time(call, &mut began, &mut failed)).await?,
             };
-            if !connection.inbox.is_up_to_date() {
-                Box::pin(self.up_to_date(&connection, &mut began)).await?;
+            if !connection.inbox.is_up_to_date()
+                && !Box::pin(self.up_to_date(&connection, &mut began)).await?
+            {
+                // Whoever keeps the server knows that already, and makes another one.
+                self.live.give_up(&connection);
+                continue;
             }
             // After every wait: the server may be another one by now, or trusted no longer.
             self.still_stands(call)?;
@@ -618,15 +622,19 @@ impl Server {
         })
     }
 
-    /// Waits until it is known what the server offers since it said that this changed, as long as the call may take.
+    /// Waits until it is known what the server offers since it said that this changed, as long as the call may take. Returns
+    /// whether that comes to be known on this connection.
     async fn up_to_date(
         &self,
         connection: &Connection,
         began: &mut Option<Instant>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<bool, ToolError> {
         began.get_or_insert_with(Instant::now);
         if connection.inbox.up_to_date(self.left(*began).min(CONNECTED_WITHIN)).await {
-            return Ok(());
+            return Ok(true);
+        }
+        if connection.inbox.retired.is_cancelled() {
+            return Ok(false);
         }
         let message = format!("server `{}` changes what it offers and is not done yet", self.spec.name);
         Err(ToolError::unavailable(message).hint("try again in a minute"))

@@ -161,6 +161,32 @@ async fn a_list_that_never_comes_holds_up_no_call_when_a_stream_is_open_again() 
     assert_eq!(world.upstream.status().resources, 1);
 }
 
+/// It is made on the next connection.
+#[tokio::test]
+async fn a_call_does_not_wait_for_lists_of_a_connection_that_is_over() {
+    let ((says, _), (refuses, _)) = (broadcast::channel(16), broadcast::channel(16));
+    let (tells, refusing, lists) = (says.clone(), refuses.clone(), AtomicUsize::new(0));
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => Does::Tells { head: events(&[], ""), says: tells.clone() },
+        (_, "tools/list") if lists.fetch_add(1, Ordering::Relaxed) == 1 => {
+            Does::Tells { head: Vec::new(), says: refusing.clone() }
+        }
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    let mut client = world.client().await;
+    until("the stream is open", async || (says.receiver_count() == 1).then_some(())).await;
+    says.send(TOOLS_CHANGED.to_vec()).unwrap();
+    until("it is asked", async || (refuses.receiver_count() == 1).then_some(())).await;
+    let call = client.begin("tools/call", json!({ "name": "up_echo", "arguments": {} })).await;
+    let seen = server.seen().into_iter().rfind(|seen| seen.asks() == "tools/list").unwrap();
+    let Does::Answer(refusal) = refused(&seen, -32603) else { panic!("no answer") };
+    refuses.send(refusal).unwrap();
+    let answer = within("the call", client.answer(&call.into())).await.to_string();
+    assert!(answer.contains("echoed"), "{answer}");
+}
+
 #[tokio::test]
 async fn what_a_server_does_not_have_is_no_fault() {
     let status_of = [
