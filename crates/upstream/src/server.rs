@@ -313,9 +313,10 @@ impl Server {
     pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
         *lock(&self.offered) = Some(Arc::new(offered));
         connection.inbox.is_of(&self.me);
-        self.live.put(connection);
+        // A call that waits for the connection finds what it is made by.
+        let changed = self.show_before(|| self.live.put(connection));
         self.tell_roots();
-        self.show()
+        changed
     }
 
     /// Shows nothing any more.
@@ -349,6 +350,11 @@ impl Server {
                 what.why = format!("another server than the trusted one: {}", differing.join(", "));
             }
         }
+        self.show_before(|| {})
+    }
+
+    /// The same, and does something as soon as that appears, before anybody is told.
+    fn show_before(&self, then: impl FnOnce()) -> bool {
         let told = told.filter(|_| is_trusted).map(|mut text| {
             clean_text(&mut text);
             Arc::new(text)
@@ -392,6 +398,7 @@ impl Server {
         if **self.taken.load() == taken {
             return;
         }
+        then();
         if !taken.is_empty() {
             let names: Vec<&str> = taken.iter().map(|one| one.name.as_str()).collect();
             tracing::warn!(target: "upstream", server = %self.spec.name, names = %names.join(" "),
