@@ -75,6 +75,8 @@ impl Own {
         );
         // One and the same program or place: what was found out of it need not be found out again.
         server.remember(self.shared.known());
+        // What it is slow to say is what the one for all said: that is what was shown to its client.
+        server.takes_after(&self.shared);
         let needed = Use::of(&server);
         running.insert(client.to_owned(), server.clone());
         drop(running);

@@ -1,6 +1,7 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
 use crate::connection::RequestError;
+use crate::lists::Listed;
 use crate::outside;
 use crate::own::Own;
 use crate::server::Server;
@@ -209,7 +210,7 @@ impl Provider for Upstream {
     ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         let server = self.now(client);
         // Its own server may be on its way still; what all are to offer is what it will offer at first.
-        let server = if server.is_known() { server } else { self.shared.clone() };
+        let server = if server.has_said(Listed::Resources) { server } else { self.shared.clone() };
         let resources = server.shown.load().resources.clone();
         Box::pin(async move { Ok(resources) })
     }

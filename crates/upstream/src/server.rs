@@ -7,6 +7,7 @@ use crate::drive::{Failure, Named, Parked, Request, drive};
 use crate::guardian::Whose;
 use crate::link::{Carrier, Credentials};
 use crate::linked::Linked;
+use crate::lists::Listed;
 use crate::live::Live;
 use crate::names::public_names;
 use crate::spec::{ServerSpec, TransportSpec};
@@ -299,6 +300,11 @@ impl Server {
         let offered = lock(&self.offered).clone();
         offered
             .filter(|offered| offered.snapshot.identity == *identity)
+    /// Returns whether it has said itself what it has of this kind.
+    pub(crate) fn has_said(&self, list: Listed) -> bool {
+        lock(&self.offered).as_ref().is_some_and(|offered| !offered.offer.late.contains(&list))
+    }
+
             .map_or_else(Offer::default, |offered| offered.offer.clone())
     }
 
@@ -312,6 +318,14 @@ impl Server {
     /// Returns whether anything appears otherwise than before.
     pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
         *lock(&self.offered) = Some(Arc::new(offered));
+    /// Takes what another one of the same kind said for what this one will say, until it has.
+    pub(crate) fn takes_after(&self, other: &Server) {
+        let Some(said) = lock(&other.offered).clone() else { return };
+        let offer = Offer { late: BTreeSet::from(Listed::ALL), ..said.offer.clone() };
+        let (snapshot, name, revision) = (said.snapshot.clone(), said.name.clone(), said.revision);
+        self.recalls(Offered { offer, snapshot, name, revision });
+    }
+
         connection.inbox.is_of(&self.me);
         // A call that waits for the connection finds what it is made by.
         let changed = self.show_before(|| self.live.put(connection));

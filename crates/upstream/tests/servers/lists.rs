@@ -3,7 +3,7 @@
 use crate::support::{World, spec};
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
 use portcullis_testkit::wait::{until, within};
-use portcullis_upstream::{Status, StatusKind};
+use portcullis_upstream::{PerClient, ServerSpec, Status, StatusKind};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::broadcast;
@@ -185,6 +185,24 @@ async fn a_call_does_not_wait_for_lists_of_a_connection_that_is_over() {
     refuses.send(refusal).unwrap();
     let answer = within("the call", client.answer(&call.into())).await.to_string();
     assert!(answer.contains("echoed"), "{answer}");
+}
+
+/// A client's own server is slow to say its prompts, and they are those that the client was shown.
+#[tokio::test]
+async fn a_prompt_is_there_while_a_client_s_own_server_is_slow_to_say_so() {
+    let lists = AtomicUsize::new(0);
+    let server = Misbehaving::open(move |seen| match seen.asks() {
+        "prompts/list" if lists.fetch_add(1, Ordering::Relaxed) > 0 => Does::Hangs(Vec::new()),
+        "prompts/get" => seen.result(json!({ "messages": [], "description": "as ever" })),
+        _ => one_of_each(seen),
+    });
+    let server = server.await.unwrap();
+    let spec = ServerSpec { per_client: Some(PerClient { clients_max: 4 }), ..spec(&server.url()) };
+    let world = World::connected(spec).await;
+    let mut client = world.client().await;
+    let asked = client.request("prompts/get", json!({ "name": "up_ask" }));
+    let answer = within("the prompt", asked).await.to_string();
+    assert!(answer.contains("as ever"), "{answer}");
 }
 
 #[tokio::test]
