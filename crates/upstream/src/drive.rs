@@ -16,7 +16,7 @@ use crate::task::{self, TaskPeer, Tasking};
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, Call, ErrorKind, ForeignError, InputRequired, OWN_KEYS, Peer,
+    Answers, Ask, AskKind, AskRefused, Call, Client, ErrorKind, ForeignError, InputRequired, OWN_KEYS, Peer,
     Question, Target, ToolError, json,
 };
 use portcullis_wire::era;
@@ -26,9 +26,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
@@ -102,6 +103,30 @@ struct Sent {
     slot: Arc<Slot>,
     /// Who is told of it, where it may become a task.
     task: Option<Arc<TaskPeer>>,
+    connection: Arc<Connection>,
+    /// Whose it is.
+    client: Arc<Client>,
+}
+
+/// A question may be open when its call is over, and may have had nothing to do with it: on a line, most servers do not say which
+/// call asks. Then it is asked on another call of the client, and refused with the last one.
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // First of all the server hears that the call is given up, where it is.
+        self.running = Box::pin(std::future::pending());
+        let inbox = &self.connection.inbox;
+        for asked in self.slot.left_open() {
+            let Err(asked) = inbox.hand_on(asked, &self.client) else { continue };
+            match asked.ask.kind {
+                AskKind::Roots => inbox.roots_outside(asked.id),
+                AskKind::Elicit | AskKind::Sample => {
+                    let refused =
+                        RpcError::new(rpc::INVALID_REQUEST, "the call is over; nobody can be asked");
+                    inbox.answer(&asked.id, Err(refused));
+                }
+            }
+        }
+    }
 }
 
 /// A call that goes on as soon as its client has answered.
@@ -109,7 +134,6 @@ struct ParkedCall {
     sent: Sent,
     open: Vec<(String, Asked)>,
     asked: usize,
-    connection: Arc<Connection>,
 }
 
 /// A call that is kept, and what sees to it that it is not kept for too long.
@@ -118,18 +142,34 @@ struct Kept {
     _ends: AbortOnDropHandle<()>,
 }
 
-/// Runs on by itself, and ends with whoever holds it.
-struct Apart(JoinHandle<Answer>);
+/// Runs on by itself, and ends with whoever holds it: at once, and not when the runtime gets to it, so that the server hears
+/// of that before anything else.
+struct Apart {
+    running: Arc<Mutex<Option<Running>>>,
+    task: JoinHandle<Answer>,
+}
 
 impl Apart {
+    fn new(running: Running) -> Apart {
+        let running = Arc::new(Mutex::new(Some(running)));
+        let held = running.clone();
+        let task = tokio::spawn(poll_fn(move |context| match &mut *locked(&held) {
+            Some(running) => running.as_mut().poll(context),
+            None => Poll::Ready(Err(RequestError::Closed)),
+        }));
+        Apart { running, task }
+    }
+
     async fn answer(mut self) -> Answer {
-        (&mut self.0).await.unwrap_or(Err(RequestError::Closed))
+        (&mut self.task).await.unwrap_or(Err(RequestError::Closed))
     }
 }
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        let running = locked(&self.running).take();
+        drop(running);
     }
 }
 
@@ -155,7 +195,7 @@ impl Parked {
                 () = tokio::time::sleep(PARKED_FOR) => {}
                 () = peer.gone() => {}
             }
-            // Dropped: the server is told that nobody waits any more.
+            // Dropped: the server is told that nobody waits any more, and that nobody answers what it asked.
             if let Some(parked) = parked.upgrade() {
                 let _late = parked.lock().remove(&name);
             }
@@ -175,8 +215,12 @@ impl Parked {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why there is no result.
@@ -208,18 +252,18 @@ pub(crate) fn drive<'a>(
                 ToolError::unavailable("the call that was to go on has ended meanwhile")
                     .hint("make the call again from the beginning")
             })?;
-            let ParkedCall { mut sent, open, asked, connection } = kept;
+            let ParkedCall { mut sent, open, asked } = kept;
             // Before the server can go on: what it says from now on is for this request.
             match &sent.task {
                 Some(task) => task.goes_on(peer),
-                None => connection.inbox.goes_on(&sent.slot, peer),
+                None => sent.connection.inbox.goes_on(&sent.slot, peer),
             }
             let mut unanswered = Vec::new();
             // One that the server has taken back needs no answer.
             for (key, asked) in open.into_iter().filter(|(_, asked)| !asked.void.is_cancelled()) {
                 match answers.get(&key).filter(|answer| asked.ask.kind.is_answer(answer)) {
                     Some(answer) => {
-                        reply(&connection, &asked, Some(answer));
+                        reply(&sent.connection, &asked, Some(answer));
                         sent.slot.answered(&asked.id);
                     }
                     None => unanswered.push((key, asked)),
@@ -231,7 +275,7 @@ pub(crate) fn drive<'a>(
                 sent.running = Box::pin(std::future::ready(answer));
                 unanswered.clear();
             }
-            let mut drive = Drive { connection, parked, call, request, sent, asked, rounds: 0 };
+            let mut drive = Drive { parked, call, request, sent, asked, rounds: 0 };
             // To say nothing is not to say no: what is still open is asked again.
             if !unanswered.is_empty() {
                 return Err(drive.park(unanswered)?);
@@ -258,7 +302,6 @@ pub(crate) fn drive<'a>(
 /// A call under way. A caller that gives up drops it, and the server hears that; but a call that is parked outlives the
 /// round that began it.
 pub(crate) struct Drive<'a> {
-    connection: Arc<Connection>,
     parked: &'a Arc<Parked>,
     call: &'a Call,
     request: Arc<Request>,
@@ -284,7 +327,7 @@ impl<'a> Drive<'a> {
         earlier: Option<(Option<String>, Answers)>,
     ) -> Drive<'a> {
         let sent = start(connection, call, &request, earlier);
-        Drive { connection: connection.clone(), parked, call, request, sent, asked: 0, rounds: 0 }
+        Drive { parked, call, request, sent, asked: 0, rounds: 0 }
     }
 
     /// Sees the call to its end, or to the end of this round.
@@ -319,7 +362,7 @@ impl<'a> Drive<'a> {
     fn failed(&self, error: RequestError) -> Failure {
         let peer = &*self.call.ctx.peer;
         if let RequestError::Refused(said) = &error
-            && !self.connection.is_modern()
+            && !self.sent.connection.is_modern()
             && peer.round().is_some()
             && let Some(questions) = addresses(said)
             && questions.iter().all(|question| peer.accepts(&question.ask))
@@ -351,7 +394,7 @@ impl<'a> Drive<'a> {
         }
         not_offered(&**peer, &questions)?;
         let answers = ask_each(&**peer, questions).await?;
-        self.sent = start(&self.connection, self.call, &self.request, Some((state, answers)));
+        self.sent = start(&self.sent.connection, self.call, &self.request, Some((state, answers)));
         Ok(())
     }
 
@@ -384,11 +427,11 @@ impl<'a> Drive<'a> {
                     match answer {
                         // The server has taken it back.
                         None => {}
-                        Some(Ok(answer)) => reply(&self.connection, &asked, answer.as_ref()),
+                        Some(Ok(answer)) => reply(&self.sent.connection, &asked, answer.as_ref()),
                         // The server decides what it does without an answer.
                         Some(Err(refused)) => {
                             let refused = not_answered(asked.ask.kind, refused);
-                            self.connection.inbox.answer(&asked.id, Err(refused));
+                            self.sent.connection.inbox.answer(&asked.id, Err(refused));
                         }
                     }
                     self.sent.slot.answered(&asked.id);
@@ -409,7 +452,7 @@ impl<'a> Drive<'a> {
             asked.into_iter().partition(|asked| peer.accepts(&asked.ask));
         for asked in refused {
             let refused = era::not_offered(&asked.ask, peer.offers(asked.ask.kind));
-            self.connection.inbox.answer(&asked.id, Err(refused));
+            self.sent.connection.inbox.answer(&asked.id, Err(refused));
             self.sent.slot.answered(&asked.id);
         }
         let named = asked.into_iter().map(|asked| {
@@ -425,33 +468,12 @@ impl<'a> Drive<'a> {
         let questions = open.iter().map(|(key, asked)| Question { key: key.clone(), ask: asked.ask.clone() });
         let questions: Vec<Question> = questions.collect();
         let running = std::mem::replace(&mut self.sent.running, Box::pin(std::future::pending()));
-        let running: Running = Box::pin(Apart(tokio::spawn(running)).answer());
+        let running: Running = Box::pin(Apart::new(running).answer());
         let (slot, task) = (std::mem::take(&mut self.sent.slot), self.sent.task.clone());
-        let sent = Sent { running, slot, task };
-        let (asked, connection) = (self.asked, self.connection.clone());
-        let key = self.parked.keep(ParkedCall { sent, open, asked, connection }, peer.clone())?;
+        let (connection, client) = (self.sent.connection.clone(), self.sent.client.clone());
+        let sent = Sent { running, slot, task, connection, client };
+        let key = self.parked.keep(ParkedCall { sent, open, asked: self.asked }, peer.clone())?;
         Ok(ends_round(&**peer, questions, &Left::Parked(key), Map::new()))
-    }
-}
-
-/// A question may be open when its call is over, and may have had nothing to do with it: on a line, most servers do not say which
-/// call asks. Then it is asked on another call of the client, and refused with the last one.
-impl Drop for Drive<'_> {
-    fn drop(&mut self) {
-        // First of all the server hears that the call is given up, where it is.
-        self.sent.running = Box::pin(std::future::pending());
-        let inbox = &self.connection.inbox;
-        for asked in self.sent.slot.left_open() {
-            let Err(asked) = inbox.hand_on(asked, &self.call.caller.client) else { continue };
-            match asked.ask.kind {
-                AskKind::Roots => inbox.roots_outside(asked.id),
-                AskKind::Elicit | AskKind::Sample => {
-                    let refused =
-                        RpcError::new(rpc::INVALID_REQUEST, "the call is over; nobody can be asked");
-                    inbox.answer(&asked.id, Err(refused));
-                }
-            }
-        }
     }
 }
 
@@ -576,8 +598,8 @@ fn start(
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
     let sees_through = as_task.map(|_| connection.era());
-    let mut caller = Listener { client, peer, slot: slot.clone(), sees_through };
-    let (connection, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
+    let mut caller = Listener { client: client.clone(), peer, slot: slot.clone(), sees_through };
+    let (via, request, meta) = (connection.clone(), request.clone(), call.passed.meta.clone());
     // The parameters of a completion are its arguments already.
     let is_completion = matches!(call.target, Target::Completion(_));
     let passed = if is_completion { String::new() } else { call.passed.params.clone() };
@@ -617,10 +639,10 @@ fn start(
         match tasking {
             // Elsewhere, because few calls become tasks and every call would make room for it.
             Some(tasking) => Box::pin(tasking.request(ask)).await,
-            None => connection.request(ask).await,
+            None => via.request(ask).await,
         }
     });
-    Sent { running, slot, task }
+    Sent { running, slot, task, connection: connection.clone(), client }
 }
 
 /// Returns whether members of an object name a task.

@@ -443,7 +443,10 @@ async fn a_call_that_is_parked_ends_with_its_client() {
     let call = newly(say(json!([QUESTION, { "wait": true }])), json!({ "elicitation": {} }), json!({}));
     client.result("tools/call", call).await;
     client.hang_up();
-    heard(&home, "notifications/cancelled").await;
+    // One that waits for the answer and for nothing else gets one, after it has heard that nobody needs what comes of it.
+    heard(&home, "the call is over; nobody can be asked").await;
+    let all = std::fs::read_to_string(record(&home)).unwrap();
+    assert!(all.find("notifications/cancelled") < all.find("the call is over"), "{all}");
 }
 
 #[tokio::test]
