@@ -93,6 +93,9 @@ pub struct Catalog {
     /// The tools that a server without a prefix offers instead where a name is another's, by that name. See
     /// [`second_name`].
     pub second: HashMap<String, Arc<ToolDef>>,
+    /// Whether a server has not said yet which tools it has, or which prompts. What is here was known of it before.
+    pub tools_are_late: bool,
+    pub prompts_are_late: bool,
 }
 
 /// The longest name that common clients and models take.

@@ -109,6 +109,8 @@ pub(crate) struct Shown {
     patterns: Vec<(String, Template)>,
     /// Whether this is what the server said, and not merely that it has said nothing yet.
     pub(crate) is_known: bool,
+    /// What it has not said yet all the same.
+    pub(crate) late: BTreeSet<Listed>,
     /// What does not appear, and why.
     pub(crate) dropped: Vec<(String, String)>,
     /// What waits for a person.
@@ -291,7 +293,8 @@ pub(crate) fn show(
     standing: impl Fn(PinKind, &str) -> Standing,
     is_known: bool,
 ) -> Shown {
-    let mut shown = Shown { dropped: offer.dropped.clone(), is_known: true, ..Shown::default() };
+    let (dropped, late) = (offer.dropped.clone(), offer.late.clone());
+    let mut shown = Shown { dropped, late, is_known: true, ..Shown::default() };
     let tool = |said: &Said, name: String, left_out: &mut Vec<(String, String)>| {
         tool(spec, offer.era, said, name, left_out)
     };

@@ -145,6 +145,8 @@ impl Provider for Upstream {
 
     fn instructions(&self) -> Option<String> {
         self.shared.instructions.load().as_ref().map(|text| (**text).clone())
+            tools_are_late: shown.late.contains(&Listed::Tools),
+            prompts_are_late: shown.late.contains(&Listed::Prompts),
     }
 
     fn prefix(&self) -> Option<&str> {
@@ -164,7 +166,8 @@ impl Provider for Upstream {
         let owns = self.shared.shown.load().owns(uri).max(now.shown.load().owns(uri));
         let owns = if owns == Owns::Not && now.linked.has(uri) { Owns::Linked } else { owns };
         // It took the place of one that a client was told by, and has not said yet what it has.
-        let is_watched = || !now.is_known() && now.watches().contains(&(uri.to_owned(), client.to_owned()));
+        let is_watched = || now.watches().contains(&(uri.to_owned(), client.to_owned()));
+        let is_watched = || !now.has_said(Listed::Resources) && is_watched();
         if owns == Owns::Not && is_watched() { Owns::Listed } else { owns }
     }
 

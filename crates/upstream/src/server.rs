@@ -382,7 +382,9 @@ impl Server {
         }
         let digests = |shown: &Shown| shown.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
         let tools = digests(&before) != digests(&shown);
-        let prompts = before.prompts != shown.prompts;
+        // Names that were kept for them are free then, though nothing else is different.
+        let come = before.late.contains(&Listed::Prompts) && !shown.late.contains(&Listed::Prompts);
+        let prompts = come || before.prompts != shown.prompts;
         let resources = before.resources != shown.resources || before.templates != shown.templates;
         let status = Status {
             server: said.name.clone(),

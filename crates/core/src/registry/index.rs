@@ -181,16 +181,17 @@ impl Index {
 }
 
 impl Kept {
-    /// Takes over what a server offers now. What it had and what now waits for a person stays its own.
+    /// Takes over what a server offers now. What it had and what now waits for a person stays its own, and so does all that it
+    /// had of a kind that it has not spoken of yet.
     fn now(&mut self, offer: &Catalog, waiting: &[(Arc<ToolDef>, usize)]) {
         let held =
             waiting.iter().map(|(tool, _)| tool.name.as_str()).filter(|name| self.tools.contains(*name));
         let tools: HashSet<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).chain(held).collect();
-        if !is_same(&self.tools, &tools) {
+        if !offer.tools_are_late && !is_same(&self.tools, &tools) {
             self.tools = tools.into_iter().map(str::to_owned).collect();
         }
         let prompts = offer.prompts.iter().map(|prompt| prompt.name.as_str()).collect();
-        if !is_same(&self.prompts, &prompts) {
+        if !offer.prompts_are_late && !is_same(&self.prompts, &prompts) {
             self.prompts = prompts.into_iter().map(str::to_owned).collect();
         }
     }

@@ -214,3 +214,13 @@ fn a_server_that_is_called_like_a_family_does_not_take_it_along() {
     registry.remove("github");
     assert_eq!(listed(&registry), "github:github_list");
 }
+
+#[test]
+fn what_a_server_has_not_spoken_of_yet_stays_its_own() {
+    let names = |name: &str| HashSet::from([name.to_owned()]);
+    let mut kept = Kept { tools: names("echo"), prompts: names("ask"), ..Kept::default() };
+    for (tools_are_late, prompts_are_late) in [(true, true), (false, true), (false, false)] {
+        kept.now(&Catalog { tools_are_late, prompts_are_late, ..Catalog::default() }, &[]);
+        assert_eq!((kept.tools.is_empty(), kept.prompts.is_empty()), (!tools_are_late, !prompts_are_late));
+    }
+}

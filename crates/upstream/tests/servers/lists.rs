@@ -1,6 +1,7 @@
 //! Lists that cannot be read, or not to their end: each is told of, and takes nothing else with it.
 
 use crate::support::{World, spec};
+use portcullis_core::{Owns, Provider};
 use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
 use portcullis_testkit::wait::{until, within};
 use portcullis_upstream::{PerClient, ServerSpec, Status, StatusKind};
@@ -77,20 +78,25 @@ async fn a_list_that_is_late_holds_nothing_else_up() {
     let asked = AtomicUsize::new(0);
     let server = Misbehaving::open(move |seen| match seen.asks() {
         "resources/list" if asked.fetch_add(1, Ordering::Relaxed) == 0 => Does::Hangs(Vec::new()),
+        "resources/subscribe" => seen.result(json!({})),
         "logging/setLevel" => Does::Hangs(Vec::new()),
         _ => one_of_each(seen),
     });
     let server = server.await.unwrap();
     let world = World::new(spec(&server.url())).await;
+    // As taken over from the one in whose place it is.
+    Provider::watch(&world.upstream, "x://gone", "any", true);
     let status = world.upstream.settled().await;
     assert_eq!((status.kind, status.tools, status.prompts), (StatusKind::Connected, 1, 1));
     let [(what, told)] = status.dropped.as_slice() else { panic!("{:?}", status.dropped) };
     assert!(what == "resources" && told.contains("`resources/list`: the server gave no answer"), "{told}");
+    assert_eq!(world.upstream.owns_resource("x://gone", "any"), Owns::Listed);
     until("the list is there", async || {
         let status = world.upstream.status();
         (status.resources == 1 && status.dropped.is_empty()).then_some(())
     })
     .await;
+    assert_eq!(world.upstream.owns_resource("x://gone", "any"), Owns::Not);
 }
 
 /// What is known of a server stays known on its next connection, while a list of that is late.
