@@ -95,8 +95,10 @@ impl Way {
             Ended::Over { events, .. } => Heard::Stream(events),
             Ended::Answered | Ended::Older => Heard::Stream(1),
             Ended::TooLong(why) => {
-                tracing::warn!(target: "upstream", %why, "What a server says by itself is not listened to any more.");
-                Heard::Nothing
+                tracing::warn!(target: "upstream", %why, "What a server says by itself is too long; it is listened to anew.");
+                // It would say the same again to whoever asks for what came after the last.
+                mark.last = None;
+                Heard::Stream(0)
             }
         }
     }

@@ -225,6 +225,35 @@ async fn what_changed_while_a_stream_was_broken_is_looked_at() {
     }
 }
 
+/// What is too long is missed, and nothing that comes after it.
+#[tokio::test]
+async fn a_server_that_says_too_much_at_once_is_listened_to_anew() {
+    let (says, _) = broadcast::channel(16);
+    let streams = AtomicUsize::new(0);
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) => match streams.fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                let long = "x".repeat(17 * 1024 * 1024);
+                Does::Closes(events(&[], &format!("retry: 1\nid: 7\ndata:\n\ndata: {long}\n\n")))
+            }
+            _ => Does::Tells { head: events(&[], ""), says: says.clone() },
+        },
+        (_, "tools/list") => {
+            let count = if streams.load(Ordering::Relaxed) > 1 { 2 } else { 1 };
+            let tools = (0..count).map(
+                |number| json!({ "name": format!("tool{number}"), "inputSchema": { "type": "object" } }),
+            );
+            seen.result(json!({ "tools": tools.collect::<Vec<_>>() }))
+        }
+        _ => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(spec(&server.url())).await;
+    until("the new tool is there", async || (world.upstream.status().tools == 2).then_some(())).await;
+    let again = server.seen().into_iter().filter(|seen| seen.method == "GET").nth(1).unwrap();
+    assert_eq!(again.header("last-event-id"), None);
+}
+
 #[tokio::test]
 async fn a_server_that_is_gone_is_not_called_connected() {
     // Ended as a whole, with every connection and whatever waits for one.
