@@ -16,7 +16,7 @@ const ENDPOINT_WITHIN: Duration = Duration::from_secs(10);
 impl Way {
     /// Opens the stream, and sends the first message where it says.
     pub(super) async fn begin_old(self: &Arc<Self>, message: &Outgoing<'_>) -> Result<(), RequestError> {
-        let late = || failed(format!("the server named no address within {} s", ENDPOINT_WITHIN.as_secs()));
+        let late = || other(&format!("the server named no address within {} s", ENDPOINT_WITHIN.as_secs()));
         let opening = tokio::time::timeout(ENDPOINT_WITHIN, self.open_old()).await;
         let (reply, reader, endpoint) = opening.unwrap_or_else(|_| Err(late()))?;
         let endpoint = self.old.get_or_init(|| endpoint);
