@@ -61,6 +61,11 @@ impl Upstream {
         self.shared.seen()
     }
 
+    /// Returns whether it has not said all of that yet: a list may be on its way still.
+    pub fn is_seen_in_part(&self) -> bool {
+        !self.shared.is_seen_whole()
+    }
+
     /// Returns who wants to be told of changes of what: addresses, and clients. A server that takes its place is to know.
     pub fn watched(&self) -> BTreeSet<(String, String)> {
         let mut all = BTreeSet::new();
@@ -140,13 +145,13 @@ impl Provider for Upstream {
             templates: shown.templates.clone(),
             resources: shown.resources.iter().map(|resource| resource.uri.clone()).collect(),
             second: shown.second.clone(),
+            tools_are_late: shown.late.contains(&Listed::Tools),
+            prompts_are_late: shown.late.contains(&Listed::Prompts),
         }
     }
 
     fn instructions(&self) -> Option<String> {
         self.shared.instructions.load().as_ref().map(|text| (**text).clone())
-            tools_are_late: shown.late.contains(&Listed::Tools),
-            prompts_are_late: shown.late.contains(&Listed::Prompts),
     }
 
     fn prefix(&self) -> Option<&str> {

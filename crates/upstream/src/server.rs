@@ -167,6 +167,11 @@ impl Server {
         lock(&self.offered).as_ref().map(|offered| offered.snapshot.clone())
     }
 
+    /// Returns whether that is all of it, as far as anything is known.
+    pub(crate) fn is_seen_whole(&self) -> bool {
+        lock(&self.offered).as_ref().is_none_or(|offered| offered.offer.is_whole())
+    }
+
     /// What is known from the last connection, so that the next one need not find it out.
     pub(crate) fn known(&self) -> Option<Known> {
         *lock(&self.known)
@@ -295,16 +300,16 @@ impl Server {
         lock(&self.offered).is_some()
     }
 
-    /// Returns what it offered last, if it was this one then.
-    pub(crate) fn last_offer(&self, identity: &Identity) -> Offer {
-        let offered = lock(&self.offered).clone();
-        offered
-            .filter(|offered| offered.snapshot.identity == *identity)
     /// Returns whether it has said itself what it has of this kind.
     pub(crate) fn has_said(&self, list: Listed) -> bool {
         lock(&self.offered).as_ref().is_some_and(|offered| !offered.offer.late.contains(&list))
     }
 
+    /// Returns what it offered last, if it was this one then.
+    pub(crate) fn last_offer(&self, identity: &Identity) -> Offer {
+        let offered = lock(&self.offered).clone();
+        offered
+            .filter(|offered| offered.snapshot.identity == *identity)
             .map_or_else(Offer::default, |offered| offered.offer.clone())
     }
 
@@ -313,11 +318,6 @@ impl Server {
         *lock(&self.offered) = Some(Arc::new(offered));
     }
 
-    /// Takes what a server said on a new connection, or again on the same.
-    ///
-    /// Returns whether anything appears otherwise than before.
-    pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
-        *lock(&self.offered) = Some(Arc::new(offered));
     /// Takes what another one of the same kind said for what this one will say, until it has.
     pub(crate) fn takes_after(&self, other: &Server) {
         let Some(said) = lock(&other.offered).clone() else { return };
@@ -326,6 +326,11 @@ impl Server {
         self.recalls(Offered { offer, snapshot, name, revision });
     }
 
+    /// Takes what a server said on a new connection, or again on the same.
+    ///
+    /// Returns whether anything appears otherwise than before.
+    pub(crate) fn offers(&self, offered: Offered, connection: &Arc<Connection>) -> bool {
+        *lock(&self.offered) = Some(Arc::new(offered));
         connection.inbox.is_of(&self.me);
         // A call that waits for the connection finds what it is made by.
         let changed = self.show_before(|| self.live.put(connection));
@@ -345,6 +350,11 @@ impl Server {
 
     /// Works out what appears of what the server said, tells how it stands and who wants to know.
     pub(crate) fn show(&self) -> bool {
+        self.show_before(|| {})
+    }
+
+    /// The same, and does something as soon as that appears, before anybody is told.
+    fn show_before(&self, then: impl FnOnce()) -> bool {
         let offered = lock(&self.offered);
         let Some(said) = offered.as_ref() else { return false };
         let (spec, seen) = (&self.spec, &said.snapshot);
@@ -364,11 +374,6 @@ impl Server {
                 what.why = format!("another server than the trusted one: {}", differing.join(", "));
             }
         }
-        self.show_before(|| {})
-    }
-
-    /// The same, and does something as soon as that appears, before anybody is told.
-    fn show_before(&self, then: impl FnOnce()) -> bool {
         let told = told.filter(|_| is_trusted).map(|mut text| {
             clean_text(&mut text);
             Arc::new(text)
@@ -393,6 +398,7 @@ impl Server {
             ..Status::of(StatusKind::Connected)
         };
         self.shown.store(Arc::new(shown));
+        then();
         // First: whoever waits for the status finds the tools.
         self.announce(tools, prompts, resources);
         let idle = self.resting.load(Ordering::Acquire);
@@ -414,7 +420,6 @@ impl Server {
         if **self.taken.load() == taken {
             return;
         }
-        then();
         if !taken.is_empty() {
             let names: Vec<&str> = taken.iter().map(|one| one.name.as_str()).collect();
             tracing::warn!(target: "upstream", server = %self.spec.name, names = %names.join(" "),

@@ -96,11 +96,20 @@ impl HubDesk {
         trust: TrustServer,
         actor: Actor,
     ) -> Result<Done, Problem> {
-        let running = self.composed.servers.upstream(&name).and_then(|upstream| upstream.seen());
+        let upstream = self.composed.servers.upstream(&name);
+        // Asked first: what is seen after it is at least what this was said of.
+        let is_part = upstream.as_ref().is_some_and(|upstream| upstream.is_seen_in_part());
+        let running = upstream.and_then(|upstream| upstream.seen());
         let seen = running.or_else(|| locked(&self.looked_at).get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         let said = blocking(move || {
             find(&config, &name)?;
+            // Trusted so, what is not there yet would have to be looked at again, whoever looked at it before.
+            if is_part {
+                return Err(Problem::conflict(format!("`{name}` has not said yet all that it offers")).hint(
+                    format!("try again in a moment; `portcullis mcp trust {name}` waits longer, and then does without"),
+                ));
+            }
             let seen = seen.ok_or_else(|| {
                 Problem::conflict(format!("nobody knows yet what `{name}` offers")).hint("look at it first")
             })?;
