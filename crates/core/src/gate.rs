@@ -10,6 +10,7 @@ use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,16 @@ impl<'a> Listing<'a> {
         };
         let (also, effect, in_every_scope) = (None, Effect::Read, false);
         Listing { kind, name, also, effect, reach, labels, unruled, in_every_scope }
+    }
+
+    /// Returns another name of it, which counts where something is said against it. Of an address that is the one in which
+    /// slashes stand as slashes: some clients write them so, and some do not.
+    pub fn also(&self) -> Option<Cow<'a, str>> {
+        let is_escaped = self.kind == "resource" && (self.name.contains("%2f") || self.name.contains("%2F"));
+        match self.also {
+            None if is_escaped => Some(Cow::Owned(self.name.replace("%2f", "/").replace("%2F", "/"))),
+            also => also.map(Cow::Borrowed),
+        }
     }
 
     /// Returns what the rules see of a call.

@@ -88,7 +88,7 @@ impl Rule {
     fn mismatch(&self, caller: &Caller, listing: &Listing<'_>, moment: &Moment<'_>) -> Option<Part> {
         // What allows a name allows no other tool that had to make way for it.
         let speaks_against = self.decision != Verdict::Allow;
-        let also = listing.also.filter(|_| speaks_against).is_some_and(|also| self.tools.matches(also));
+        let also = speaks_against && listing.also().is_some_and(|also| self.tools.matches(&also));
         if !also && !self.tools.matches(listing.name) {
             return Some(Part::Tools);
         }
@@ -197,7 +197,7 @@ fn in_scope(caller: &Caller, listing: &Listing<'_>) -> bool {
 /// Returns whether something is in the scope of a client by its name, whatever is done by it.
 fn is_named(caller: &Caller, listing: &Listing<'_>) -> bool {
     let scope = &caller.client.scope;
-    if listing.also.is_some_and(|also| scope.denies(also)) {
+    if listing.also().is_some_and(|also| scope.denies(&also)) {
         return false;
     }
     if listing.in_every_scope { !scope.denies(listing.name) } else { scope.names(listing.name) }

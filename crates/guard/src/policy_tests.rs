@@ -276,6 +276,24 @@ fn the_way_to_other_tools_is_in_every_scope_that_does_not_deny_it() {
     }
 }
 
+/// Some clients write the slashes in a part of an address otherwise, and some do not.
+#[test]
+fn a_rule_against_an_address_counts_for_its_other_spelling() {
+    let now = at("2026-11-13T12:00");
+    let escaped = Listing { kind: "resource", name: "file:///secret%2Fk", ..READ };
+    let deny = Some(Pattern::new(&["file:///secret/*"]).unwrap());
+    let denying = portcullis_core::Scope { deny, ..scope(&["*"], EffectSet::ALL) };
+    let denied = Policy::default().explain(&client("ada", denying), &escaped, now).out_of_scope;
+    assert_eq!(denied, Some(Part::Tools));
+    let one = Rule {
+        tools: Pattern::new(&["file:///secret/*"]).unwrap(),
+        ..rule("r", When::default(), Verdict::Deny)
+    };
+    let policy = Policy { rules: vec![one], ..Policy::default() };
+    let decided = policy.decide(&client("ada", scope(&["*"], EffectSet::ALL)), &escaped, now);
+    assert_eq!(format!("{} by {}", decided.as_str(), decided.rule()), "deny by r");
+}
+
 /// What a tool would be called if another had not taken the name: it gets nobody around a rule, and into none.
 #[test]
 fn a_rule_against_a_name_counts_for_whoever_had_to_make_way_for_it() {

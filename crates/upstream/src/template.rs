@@ -14,6 +14,8 @@ enum Part {
     Segment,
     /// Anything, also nothing.
     Anything,
+    /// The same, where slashes stand as they are.
+    Path,
 }
 
 impl Template {
@@ -25,7 +27,11 @@ impl Template {
                 parts.push(Part::Fixed(before.to_owned()));
             }
             let simple = expression.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
-            parts.push(if simple { Part::Segment } else { Part::Anything });
+            parts.push(match expression.as_bytes().first() {
+                _ if simple => Part::Segment,
+                Some(b'+' | b'#') => Part::Path,
+                _ => Part::Anything,
+            });
             rest = after;
         }
         if !rest.is_empty() {
@@ -43,7 +49,7 @@ impl Template {
     }
 
     pub(crate) fn matches(&self, uri: &str) -> bool {
-        !self.0.is_empty() && is_plain(uri) && matches(&self.0, uri)
+        !self.0.is_empty() && matches(&self.0, uri) && is_plain(uri)
     }
 }
 
@@ -57,7 +63,8 @@ fn is_plain(uri: &str) -> bool {
     if rest.contains('\\') || escaped.any(needs_none) {
         return false;
     }
-    let path = rest.replace("%2f", "/").replace("%2F", "/");
+    let pairs = [("%2f", "/"), ("%2F", "/"), ("%3a", ":"), ("%3A", ":")];
+    let path = pairs.iter().fold(rest.to_owned(), |path, (escape, meant)| path.replace(escape, meant));
     let is_turn = |step: &str| matches!(step, "." | "..");
     // Two slashes are one to most; but not in an address within the address.
     let is_doubled = path.match_indices("//").any(|(at, _)| !path[..at].ends_with(':'));
@@ -77,18 +84,21 @@ fn matches(parts: &[Part], text: &str) -> bool {
                         .map(|at| at + fixed.len()),
                 );
             }
-            Part::Segment | Part::Anything => {
+            Part::Segment | Part::Anything | Part::Path => {
                 let Some(first) = ends.first().copied() else { return false };
-                if *part == Part::Anything {
+                if *part != Part::Segment {
                     next.push(first);
                 }
                 let mut reachable = false;
                 for (at, c) in text.char_indices().skip_while(|(at, _)| *at < first) {
                     reachable |= ends.binary_search(&at).is_ok();
+                    let is_escaped =
+                        || text[at..].get(1..3).is_some_and(|digits| digits.eq_ignore_ascii_case("2f"));
                     let is_slash = match part {
                         Part::Segment => c == '/',
-                        // Where slashes may stand, none is to be written otherwise.
-                        _ => c == '%' && text[at..].get(1..3).is_some_and(|it| it.eq_ignore_ascii_case("2f")),
+                        // Where slashes stand as they are, none is to be written otherwise.
+                        Part::Path => c == '%' && is_escaped(),
+                        Part::Anything | Part::Fixed(_) => false,
                     };
                     if is_slash {
                         reachable = false;
@@ -130,6 +140,9 @@ mod tests {
             ("repo://{project}", "repo://group%2Fname", true),
             ("file:///{+path}", "file:///a%20b/%C3%A9", true),
             ("web://{+url}", "web://https://example.com/a?b=c", true),
+            ("web://{url}", "web://https%3A%2F%2Fexample.com%2Fa", true),
+            ("items://all{?path}", "items://all?path=src%2Fmain.rs", true),
+            ("repo://contents{/path*}", "repo://contents/src%2Fmain.rs", true),
             // Another spelling of what may be denied.
             ("file:///{+path}", "file:///public/../private/k", false),
             ("file:///{+path}", "file:///public/%2e%2e/private/k", false),
