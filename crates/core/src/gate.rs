@@ -363,6 +363,13 @@ impl Gate {
         }
     }
 
+    /// Tells those behind it that a client is one no more.
+    pub fn gone(&self, client: &str) {
+        for provider in self.registry.providers() {
+            provider.gone(client);
+        }
+    }
+
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.
     pub fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
         self.layers.iter().try_for_each(|layer| layer.admits(caller))

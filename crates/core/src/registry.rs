@@ -171,6 +171,11 @@ pub trait Provider: Send + Sync {
         let _ = client;
     }
 
+    /// Hears that a client is one no more. Whoever has its name next is somebody else.
+    fn gone(&self, client: &str) {
+        self.left(client);
+    }
+
     /// Lists the resources that exist now for a client; they are too many and too short-lived for the catalog.
     fn resources<'a>(
         &'a self,

@@ -87,7 +87,7 @@ impl Authenticate for Known {
         self.0.authenticate(token?)
     }
 
-    fn admitted(&self) -> HashMap<String, Arc<Client>> {
+    fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
         self.0.admitted()
     }
 }

@@ -149,16 +149,17 @@ impl Listeners {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
             let now = match &listener.stream {
                 Some(_) => known.now(&listener.caller.client),
-                None => Some(&known.local),
+                None => Some(known.local.clone()),
             };
+            let is_known = now.is_some();
             if let Some(now) = now {
-                listener.caller.client = now.clone();
+                listener.caller.client = now;
             } else if let Some(stream) = &listener.stream {
                 stream.finish();
                 // A stream that ends in order cancels nothing, and the request would wait for the hub's end.
                 listener.cancel.cancel();
             }
-            now.is_some()
+            is_known
         });
     }
 
@@ -303,7 +304,10 @@ mod tests {
     }
 
     fn known(http: Option<Arc<Client>>, local: Arc<Client>) -> Known {
-        Known { admitted: http.into_iter().map(|client| (client.name.clone(), client)).collect(), local }
+        Known {
+            admitted: Some(http.into_iter().map(|client| (client.name.clone(), client)).collect()),
+            local,
+        }
     }
 
     fn listens(
@@ -351,6 +355,9 @@ mod tests {
             assert_eq!(stream.is_done(), !stays, "{case}");
             assert_eq!(http.is_cancelled(), !stays, "{case}: nobody else would end the request");
             assert!(!line.is_cancelled(), "{case}");
+            assert_eq!(hear(&all).len(), if stays { 2 } else { 1 }, "{case}");
+            // A list that cannot be read for a moment sends nobody away.
+            all.follow(&Known { admitted: None, local: local.clone() });
             assert_eq!(hear(&all).len(), if stays { 2 } else { 1 }, "{case}");
         }
     }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use portcullis_core::{Audience, Client, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerFace;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,20 +19,22 @@ use tokio_util::task::TaskTracker;
 pub trait Authenticate: Send + Sync {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
 
-    /// Returns everyone who would be let in now, by name.
-    fn admitted(&self) -> HashMap<String, Arc<Client>>;
+    /// Returns everyone who would be let in now, by name, as far as that can be known.
+    fn admitted(&self) -> Option<HashMap<String, Arc<Client>>>;
 }
 
 /// Who may have something open between two requests, as of one look.
 pub(crate) struct Known {
-    pub(crate) admitted: HashMap<String, Arc<Client>>,
+    /// Nothing where that cannot be known now. Then nobody has to go who was known before.
+    pub(crate) admitted: Option<HashMap<String, Arc<Client>>>,
     pub(crate) local: Arc<Client>,
 }
 
 impl Known {
     /// Returns a client with a token as it is known now. Another token of the same name is somebody else's.
-    pub(crate) fn now(&self, client: &Client) -> Option<&Arc<Client>> {
-        self.admitted.get(&client.name).filter(|now| now.token == client.token)
+    pub(crate) fn now(&self, client: &Arc<Client>) -> Option<Arc<Client>> {
+        let Some(admitted) = &self.admitted else { return Some(client.clone()) };
+        admitted.get(&client.name).filter(|now| now.token == client.token).cloned()
     }
 }
 
@@ -136,6 +138,8 @@ pub struct Hub {
     pub(crate) sessions: Sessions,
     pub(crate) sources: Sources,
     pub(crate) listeners: Listeners,
+    /// The clients of the last look, each by what tells its token from others.
+    seen_clients: Mutex<HashMap<String, Option<u64>>>,
     pub(crate) tasks: Tasks,
     pub(crate) seal: Seal,
     pub(crate) outgoing: Outgoing,
@@ -157,6 +161,7 @@ impl Hub {
             sources: Sources::new(&parts.limits, parts.clock.clone()),
             listeners: Listeners::default(),
             tasks: Tasks::default(),
+            seen_clients: Mutex::default(),
             seal: Seal::new(parts.clock.clone())?,
             outgoing: Outgoing::new(parts.scrub),
             gate: parts.gate,
@@ -219,6 +224,23 @@ impl Hub {
         let known = Known { admitted: self.identity.admitted(), local: self.local_client.load_full() };
         self.sessions.follow(&known);
         self.listeners.follow(&known);
+        for name in self.vanished(&known) {
+            self.tasks.forget_of(&name);
+            self.gate.gone(&name);
+        }
+    }
+
+    /// Returns the clients with a token that were known at the last look and are not any more.
+    fn vanished(&self, known: &Known) -> Vec<String> {
+        let Some(admitted) = &known.admitted else { return Vec::new() };
+        let now = admitted.values().map(|client| (client.name.clone(), client.token)).collect();
+        let mut seen = self.seen_clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *seen, now);
+        before
+            .into_iter()
+            .filter(|(name, token)| seen.get(name) != Some(token))
+            .map(|(name, _)| name)
+            .collect()
     }
 
     /// Resolves when the hub takes no more work.

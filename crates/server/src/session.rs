@@ -487,14 +487,15 @@ impl Sessions {
     pub(crate) fn follow(&self, known: &Known) {
         for session in self.all() {
             let was = session.client();
-            let now = if session.is_local() { Some(&known.local) } else { known.now(&was) };
+            let now = if session.is_local() { Some(known.local.clone()) } else { known.now(&was) };
             let Some(now) = now else {
                 self.remove(&session.id);
                 continue;
             };
-            session.client.store(now.clone());
+            let is_called_otherwise = now.name != was.name;
+            session.client.store(now);
             // The local client is called what the configuration says.
-            if now.name != was.name {
+            if is_called_otherwise {
                 self.leaves(&was.name);
             }
         }
@@ -582,7 +583,7 @@ mod tests {
         }
         let sees = |session: &Session| session.client().scope.allow.globs()[0].to_string();
         let look = |ada: Arc<Client>, local: Arc<Client>| {
-            sessions.follow(&Known { admitted: HashMap::from([("ada".to_owned(), ada)]), local });
+            sessions.follow(&Known { admitted: Some(HashMap::from([("ada".to_owned(), ada)])), local });
         };
         look(named("ada", "a_*", Some(1)), named("here", "l_*", None));
         assert_eq!([sees(&http), sees(&line)], ["a_*", "l_*"]);

@@ -228,6 +228,18 @@ impl Tasks {
         foreign.get(&owner.name)?.iter().rev().find(|task| task.id == id).cloned()
     }
 
+    /// Forgets all that was done for a client that is one no more: whoever has its name next is somebody else.
+    pub(crate) fn forget_of(&self, owner: &str) {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        self.all().retain(|_, task| {
+            let is_others = task.owner != owner;
+            if !is_others {
+                task.cancel.cancel();
+            }
+            is_others
+        });
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -484,6 +496,8 @@ mod tests {
         assert!(tasks.foreign(&ada, "ada-0").is_some(), "whoever has most gives way");
         let kept = tasks.foreign.lock().unwrap().values().map(VecDeque::len).sum::<usize>();
         assert_eq!(kept, FOREIGN_MAX);
+        tasks.forget_of("ada");
+        assert!(tasks.foreign(&ada, "ada-0").is_none(), "it may be another's name by now");
     }
 
     #[tokio::test]

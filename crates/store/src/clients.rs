@@ -141,14 +141,15 @@ impl Directory {
         entry.is_good(&*self.clock).then(|| Arc::clone(&entry.client))
     }
 
-    /// Returns every client whose token is good now, by name.
+    /// Returns every client whose token is good now, by name; nothing where the file cannot be read, which says of nobody that
+    /// it is one no more.
     ///
     /// Costs one `stat`, and reads the file only where it has changed.
-    pub fn admitted(&self) -> HashMap<String, Arc<Client>> {
+    pub fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
         let seen = self.live.current();
-        let entries = seen.known.iter().flat_map(|known| known.by_digest.values());
+        let entries = seen.known.as_ref().ok()?.by_digest.values();
         let good = entries.filter(|entry| entry.is_good(&*self.clock));
-        good.map(|entry| (entry.client.name.clone(), Arc::clone(&entry.client))).collect()
+        Some(good.map(|entry| (entry.client.name.clone(), Arc::clone(&entry.client))).collect())
     }
 
     /// Returns why nobody can be let in, if so.

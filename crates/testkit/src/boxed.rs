@@ -24,8 +24,8 @@ impl Authenticate for Open {
         Some(self.0.clone())
     }
 
-    fn admitted(&self) -> HashMap<String, Arc<Client>> {
-        HashMap::from([(self.0.name.clone(), self.0.clone())])
+    fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
+        Some(HashMap::from([(self.0.name.clone(), self.0.clone())]))
     }
 }
 

@@ -153,8 +153,18 @@ impl Relist {
     }
 
     /// Forgets a look under way: what comes of it would be older than what is known by then.
-    pub(crate) fn forget(&mut self) {
-        self.running = None;
+    pub(crate) fn forget(&mut self, offer: &Offer) {
+        if self.running.take().is_some() && !offer.is_whole() {
+            self.came_not();
+        }
+    }
+
+    /// Takes note that a list was asked for and did not come. It is asked for again, each time later: the server may be busy for
+    /// long, and may never say it.
+    fn came_not(&mut self) {
+        let pause = OWED_AGAIN.saturating_mul(2_u32.saturating_pow(self.in_vain));
+        self.in_vain += 1;
+        self.next = Instant::now() + jittered(pause.min(self.every));
     }
 
     /// Looks when it is time to. Returns what is offered now, if that could be learnt.
@@ -182,13 +192,11 @@ impl Relist {
         let listed = listed
             .inspect_err(|error| tracing::debug!(target: "upstream", %error, "a server was not listed again"))
             .ok();
-        let (pause, in_vain) = match listed.as_ref().unwrap_or(offer).is_whole() {
-            true => (self.every, 0),
-            // Each time later: it may be busy for long, and may never say it.
-            false => (OWED_AGAIN.saturating_mul(2_u32.saturating_pow(self.in_vain)), self.in_vain + 1),
-        };
-        self.in_vain = in_vain;
-        self.next = Instant::now() + jittered(pause.min(self.every));
+        if listed.as_ref().unwrap_or(offer).is_whole() {
+            (self.next, self.in_vain) = (Instant::now() + jittered(self.every), 0);
+        } else {
+            self.came_not();
+        }
         listed
     }
 }

@@ -63,7 +63,7 @@ impl Upstream {
 
     /// Returns whether it has not said all of that yet: a list may be on its way still.
     pub fn is_seen_in_part(&self) -> bool {
-        !self.shared.is_seen_whole()
+        self.shared.is_seen_in_part()
     }
 
     /// Returns who wants to be told of changes of what: addresses, and clients. A server that takes its place is to know.
@@ -208,6 +208,12 @@ impl Provider for Upstream {
     fn left(&self, client: &str) {
         if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
             server.uses.leaves();
+        }
+    }
+
+    fn gone(&self, client: &str) {
+        if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
+            server.uses.has_gone();
         }
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Server {
     /// Which clients want to be told of which resources.
     watched: Mutex<BTreeSet<(String, String)>>,
     pub(crate) watch_changed: Notify,
+    /// Whether a list that is late is still waited for.
+    pub(crate) awaits_lists: AtomicBool,
     /// What a server of the older era said to whoever wants to be told of a resource.
     pub(crate) subscribed: watch::Sender<Subscribed>,
     /// Told when the server is to be tried again now.
@@ -150,6 +152,7 @@ impl Server {
             credentials,
             watched: Mutex::default(),
             watch_changed: Notify::new(),
+            awaits_lists: AtomicBool::new(false),
             subscribed: watch::Sender::default(),
             again: Notify::new(),
             wished: AtomicBool::new(false),
@@ -167,9 +170,12 @@ impl Server {
         lock(&self.offered).as_ref().map(|offered| offered.snapshot.clone())
     }
 
-    /// Returns whether that is all of it, as far as anything is known.
-    pub(crate) fn is_seen_whole(&self) -> bool {
-        lock(&self.offered).as_ref().is_none_or(|offered| offered.offer.is_whole())
+    /// Returns whether there is more of it to come: a list is late, and not yet given up.
+    pub(crate) fn is_seen_in_part(&self) -> bool {
+        let is_awaited = || self.awaits_lists.load(Ordering::Relaxed);
+        let is_part = |offered: &Arc<Offered>| !offered.offer.is_whole() && is_awaited();
+        self.status.borrow().kind == StatusKind::Connected
+            && lock(&self.offered).as_ref().is_some_and(is_part)
     }
 
     /// What is known from the last connection, so that the next one need not find it out.

@@ -20,6 +20,7 @@ use portcullis_store::pins::Identity;
 use portcullis_wire::Era;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -263,6 +264,7 @@ async fn keep(
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
     loop {
+        server.awaits_lists.store(relist.is_awaited(&offer), Ordering::Relaxed);
         tokio::select! {
             () = server.watch_changed.notified() => match is_modern {
                 true => listening.watch(server.watched()),
@@ -314,7 +316,7 @@ async fn keep(
                     false => FIRST_WITHIN,
                 };
                 damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
-                relist.forget();
+                relist.forget(&offer);
                 // Listed first, told afterwards. A list that fails leaves the last good one.
                 match list(connection, greeting, &mut offer, &read, within).await {
                     Ok(()) => {

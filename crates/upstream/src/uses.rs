@@ -135,6 +135,12 @@ impl Uses {
         self.changed.notify_waiters();
     }
 
+    /// Hears that the client is one no more, so that nobody is to come back, with a session or without.
+    pub(crate) fn has_gone(&self) {
+        self.sessionless.store(false, Ordering::Release);
+        self.leaves();
+    }
+
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
@@ -181,6 +187,16 @@ mod tests {
     fn says(uses: &Uses, answer: &str) -> bool {
         uses.tasks_in(&RawValue::from_string(answer.to_owned()).unwrap());
         uses.any_task()
+    }
+
+    #[test]
+    fn whoever_comes_without_a_session_leaves_only_for_good() {
+        let uses = Uses::default();
+        uses.without_session();
+        uses.leaves();
+        assert!(!uses.has_left());
+        uses.has_gone();
+        assert!(uses.has_left());
     }
 
     #[tokio::test(start_paused = true)]
