@@ -9,6 +9,8 @@ mod oauth;
 mod program;
 mod variables;
 
+pub(crate) use kept::in_clear;
+
 use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;

@@ -3,15 +3,20 @@
 //! The redactor knows secrets that are in the store, and tokens by their shape. A password behind `--password` is
 //! neither, and stands in configurations all the same; whoever shows such words shows them by way of this module.
 
+mod shown;
+
+pub(crate) use shown::{shown_args, shown_pairs, shown_url};
+
 use portcullis_guard::Redactor;
 use serde_json::Value;
+use shown::{end_of_address, shown_address};
 use std::sync::LazyLock;
 
 /// Stands where something private is.
 pub(crate) const HIDDEN: &str = "[HIDDEN]";
 
 /// What is in the name of a variable or header whose value is nobody's business.
-const SECRET_PARTS: [&str; 12] = [
+const SECRET_PARTS: [&str; 15] = [
     "SECRET",
     "PASSWORD",
     "PASSWD",
@@ -19,7 +24,10 @@ const SECRET_PARTS: [&str; 12] = [
     "APIKEY",
     "API_KEY",
     "ACCESS_KEY",
+    "ACCESSKEY",
+    "ACCOUNTKEY",
     "PRIVATE_KEY",
+    "PRIVATEKEY",
     "CREDENTIAL",
     "AUTHORIZATION",
     "COOKIE",
@@ -31,7 +39,7 @@ const SECRET_LAST_WORDS: [&str; 3] = ["KEY", "PAT", "AUTH"];
 /// Ends of names of which even a number is one. Others count something: how long a token lives, and how many there are.
 const NUMBER_ENDS: [&str; 8] = ["PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "SECRET", "TOKEN", "KEY"];
 /// What a password is called in the text by which programs connect to databases.
-const CONNECTION_KEYS: [&str; 2] = ["PASSWORD", "PWD"];
+const CONNECTION_KEYS: [&str; 4] = ["PASSWORD", "PWD", "ACCOUNTKEY", "SHAREDACCESSKEY"];
 /// What ends a name that says where something is, or how much of it, instead of what it is.
 const NO_SECRET_ENDS: [&str; 8] = ["FILE", "PATH", "DIR", "URL", "NAME", "TYPE", "_ENV", "_ID"];
 /// Such an end all the same of what is one: the second half of a login to some stores of secrets.
@@ -42,9 +50,6 @@ const KEY_CHARS_MIN: usize = 20;
 const KEY_WORD_CHARS_MIN: usize = 16;
 /// A number of fewer digits is too short for a secret, and counts something.
 const NUMBER_CHARS_MIN: usize = 8;
-/// What ends a word where a shell reads it. What comes after may be run, so it is shown whatever stands before it: whoever
-/// wrote the words of a command must not be able to hide from a person what they do.
-const ENDS: [char; 10] = [';', '|', '&', '`', '(', ')', '<', '>', '\n', '\r'];
 
 /// Knows tokens by their shape, and no secret.
 static SHAPES: LazyLock<Option<Redactor>> = LazyLock::new(|| Redactor::new(&[]).ok());
@@ -55,7 +60,13 @@ pub(crate) fn is_private(key: &str, value: &str) -> bool {
         || has_token(value)
         || has_password(value)
         || has_private_member(value)
-        || (value.contains("://") && shown_address(value, is_surely_key) != value)
+        || has_key(value)
+}
+
+/// Returns whether a value is an address with a key in it.
+fn has_key(value: &str) -> bool {
+    let address = &value[..end_of_address(value)];
+    address.contains("://") && shown_address(address, is_surely_key) != address
 }
 
 /// Returns whether a value is an object in JSON with something private in it: headers are given to some servers so.
@@ -154,120 +165,6 @@ pub(crate) fn has_token(text: &str) -> bool {
     SHAPES.as_ref().is_none_or(|redactor| redactor.scrub(text) != text)
 }
 
-/// Returns the arguments of a program as they may be shown.
-pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
-    let mut name = None::<&str>;
-    let mut shown = Vec::with_capacity(args.len());
-    for arg in args {
-        if name.take().is_some_and(|name| !arg.starts_with('-') && is_secret_of(name, arg)) {
-            shown.push(HIDDEN.to_owned());
-            continue;
-        }
-        name = Some(arg.as_str()).filter(|arg| arg.starts_with('-') && !arg.contains('='));
-        shown.push(shown_arg(arg));
-    }
-    shown
-}
-
-/// Returns one argument, or any other text that a program may take apart, with only what is private in it hidden.
-fn shown_arg(arg: &str) -> String {
-    if arg.starts_with("secret:") {
-        return arg.to_owned();
-    }
-    let arg = &without_tokens(arg);
-    if let Some(shown) = shown_json(arg) {
-        return shown;
-    }
-    if let Some(shown) = shown_setting(arg, ':').or_else(|| shown_setting(arg, '=')) {
-        return shown;
-    }
-    // The other schemes are ordinary words too.
-    if let Some((scheme, token)) = arg.split_once(' ')
-        && scheme.eq_ignore_ascii_case("Bearer")
-        && !token.split(is_end).next().unwrap_or_default().contains(' ')
-        && is_given(token)
-    {
-        return format!("{scheme} {}", hidden(token, is_end));
-    }
-    let is_comma = |c: char| is_end(c) || ",?".contains(c);
-    match arg {
-        arg if arg.contains(char::is_whitespace) => shown_words(arg, char::is_whitespace),
-        arg if arg.contains("://") => shown_url(arg),
-        arg if arg.contains(is_comma) => shown_words(arg, is_comma),
-        arg => arg.clone(),
-    }
-}
-
-fn is_end(c: char) -> bool {
-    ENDS.contains(&c)
-}
-
-/// Returns a text with each of its words as it may be shown.
-fn shown_words(text: &str, separates: impl Fn(char) -> bool + Copy) -> String {
-    let words = text.split_inclusive(separates).map(|piece| {
-        let word = piece.trim_end_matches(separates);
-        format!("{}{}", shown_arg(word), &piece[word.len()..])
-    });
-    words.collect()
-}
-
-/// Returns `--token=…`, `TOKEN=…` and `Authorization: …` as it may be shown, where it is of such a form and something in it is
-/// private.
-fn shown_setting(text: &str, separator: char) -> Option<String> {
-    let (key, value) = text.split_once(separator)?;
-    let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    if !is_key {
-        return None;
-    }
-    // A header has blanks in its value; before `=` a shell takes what comes after a blank for a command.
-    let ends = |c: char| is_end(c) || (separator == '=' && c.is_whitespace());
-    let first = value.split(ends).next().unwrap_or_default();
-    if is_secret_of(key, first.trim()) {
-        let gap = &value[..value.len() - value.trim_start().len()];
-        let shown = if is_cookies(key, value) { HIDDEN.to_owned() } else { hidden(value.trim_start(), ends) };
-        return Some(format!("{key}{separator}{gap}{shown}"));
-    }
-    let shown = (separator == '=').then(|| shown_arg(value))?;
-    (shown != value).then(|| format!("{key}={shown}"))
-}
-
-/// Returns whether these are cookies, of which the second is as private as the first. They run nothing.
-fn is_cookies(key: &str, value: &str) -> bool {
-    let is_cookie =
-        |text: &str| text.contains('=') && !text.contains(|c: char| c.is_whitespace() || is_end(c));
-    key.to_ascii_uppercase().contains("COOKIE") && value.split(';').all(|text| is_cookie(text.trim()))
-}
-
-/// Hides what is private up to where it ends.
-fn hidden(value: &str, ends: impl Fn(char) -> bool) -> String {
-    match value.find(ends) {
-        Some(end) => format!("{HIDDEN}{}", shown_words(&value[end..], is_end)),
-        None => HIDDEN.to_owned(),
-    }
-}
-
-/// Returns JSON with only what is private in it hidden, where there is something. Some programs take settings so, and some of
-/// those in a string.
-fn shown_json(text: &str) -> Option<String> {
-    if !text.trim_start().starts_with(['{', '[', '"']) {
-        return None;
-    }
-    let value: Value = serde_json::from_str(text).ok()?;
-    let mut shown = value.clone();
-    hide_members("", &mut shown);
-    (shown != value).then(|| shown.to_string())
-}
-
-fn hide_members(key: &str, value: &mut Value) {
-    match value {
-        Value::String(text) if is_secret_of(key, text) => *text = HIDDEN.to_owned(),
-        Value::String(text) => *text = shown_arg(text),
-        Value::Array(all) => all.iter_mut().for_each(|one| hide_members(key, one)),
-        Value::Object(members) => members.iter_mut().for_each(|(key, member)| hide_members(key, member)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 /// Returns whether a value is one itself: no count, no file, no address of something, and nothing that stands for
 /// something else.
 fn could_be_secret(value: &str) -> bool {
@@ -290,57 +187,6 @@ fn is_random(text: &str) -> bool {
     })
 }
 
-/// Returns variables or headers as they may be shown.
-pub(crate) fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
-    let shown = |(key, value): &(String, String)| {
-        let shown = match value {
-            value if is_handle(value) => value.clone(),
-            value if is_secret_of(key, value) => HIDDEN.to_owned(),
-            value => shown_arg(value),
-        };
-        (key.clone(), shown)
-    };
-    pairs.iter().map(shown).collect()
-}
-
-/// Returns an address as it may be shown: without a password, and without what looks like a key.
-pub(crate) fn shown_url(url: &str) -> String {
-    shown_address(url, could_be_key)
-}
-
-fn shown_address(url: &str, is_key: fn(&str) -> bool) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return without_tokens(url) };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((user, password)) if is_given(password) => {
-                format!("{user}:{}@{host}", hidden(password, is_end))
-            }
-            None if is_key(user) => format!("{HIDDEN}@{host}"),
-            _ => authority.to_owned(),
-        },
-        None => authority.to_owned(),
-    };
-    let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let parts = path.split('/').map(|part| if is_key(part) { HIDDEN } else { part });
-    let path = parts.collect::<Vec<_>>().join("/");
-    let mut shown = format!("{scheme}://{authority}{path}");
-    for pair in query.split_inclusive(['&', ';', '#', '?']) {
-        let (pair, separator) = match pair.strip_suffix(['&', ';', '#', '?']) {
-            Some(inner) => (inner, &pair[inner.len()..]),
-            None => (pair, ""),
-        };
-        match pair.split_once('=') {
-            Some((key, value)) if is_secret_of(key, value) || is_key(value) => {
-                shown.push_str(&format!("{key}={}{separator}", hidden(value, is_end)));
-            }
-            _ => shown.push_str(&format!("{pair}{separator}")),
-        }
-    }
-    without_tokens(&shown)
-}
-
 fn could_be_key(part: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || "-_.~%=+".contains(c);
     part.len() >= KEY_CHARS_MIN
@@ -356,23 +202,6 @@ fn is_surely_key(part: &str) -> bool {
         word.len() >= KEY_WORD_CHARS_MIN && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
     };
     could_be_key(part) && part.split(['-', '_', '.', '~', '%', '=', '+']).any(is_random)
-}
-
-/// Returns a text with every token in it hidden, and nothing else.
-fn without_tokens(text: &str) -> String {
-    const MARK: &str = "[REDACTED";
-    let Some(redactor) = SHAPES.as_ref() else { return HIDDEN.to_owned() };
-    let scrubbed = redactor.scrub(text);
-    if scrubbed == text {
-        return text.to_owned();
-    }
-    let (mut shown, mut rest) = (String::new(), &*scrubbed);
-    while let Some((before, after)) = rest.split_once(MARK) {
-        shown.push_str(before);
-        shown.push_str(HIDDEN);
-        rest = after.split_once(']').map_or("", |(_, rest)| rest);
-    }
-    shown + rest
 }
 
 #[cfg(test)]
@@ -405,6 +234,15 @@ mod tests {
         assert_eq!(shown_args(&header)[1], "Authorization: [HIDDEN]");
         for (arg, shown) in [
             ("Cookie: a=b; session=c", "Cookie: [HIDDEN]"),
+            (
+                "jdbc:sqlserver://db:1433;user=sa;password=hunter2",
+                "jdbc:sqlserver://db:1433;user=sa;password=[HIDDEN]",
+            ),
+            (
+                "Endpoint=sb://x.example.com/;SharedAccessKeyName=Root;SharedAccessKey=hunter2=",
+                "Endpoint=sb://x.example.com/;SharedAccessKeyName=Root;SharedAccessKey=[HIDDEN]",
+            ),
+            ("--privateKey=0x4c08", "--privateKey=[HIDDEN]"),
             (
                 r#"{"client_id":"abc","client_secret":"hunter2"}"#,
                 r#"{"client_id":"abc","client_secret":"[HIDDEN]"}"#,
@@ -449,6 +287,35 @@ mod tests {
                 assert!(!shown.contains("abcdefgh1") && !shown.contains(&token), "{before}{run}: {shown}");
             }
         }
+        for (args, shown) in [
+            // What the redactor would write, and what it would take for one long key.
+            (
+                vec![format!("echo {token}; : [REDACTED ; touch /tmp/x")],
+                "echo [HIDDEN]; : [REDACTED ; touch /tmp/x",
+            ),
+            (
+                vec![format!(
+                    "echo -----BEGIN PRIVATE KEY-----; touch /tmp/x{}; echo -----END PRIVATE KEY-----",
+                    "y".repeat(80)
+                )],
+                &format!(
+                    "echo ----BEGIN PRIVATE KEY-----; touch /tmp/x{}; echo -----END PRIVATE KEY-----",
+                    "y".repeat(80)
+                ),
+            ),
+            (vec![r#"{"token":"$(touch /tmp/x)"}"#.to_owned()], r#"{"token":"[HIDDEN](touch /tmp/x)"}"#),
+            (
+                vec![r#"{"a":"$(touch /tmp/x)","a":"b","token":"abcdef"}"#.to_owned()],
+                r#"{"a":"$(touch /tmp/x)","a":"b","token":"abcdef"}"#,
+            ),
+            (vec!["--token".to_owned(), "a;touch /tmp/x".to_owned()], "--token [HIDDEN];touch /tmp/x"),
+            (vec!["x://y;/tmp/abcdefghij0123456789abc".to_owned()], "x://y;/tmp/abcdefghij0123456789abc"),
+        ] {
+            assert_eq!(shown_args(&args).join(" "), shown);
+        }
+        // Nor does it take long, or end the program.
+        let deep = "a=".repeat(50_000);
+        assert_eq!(shown_args(std::slice::from_ref(&deep)).concat(), deep);
         // A password that is none.
         let shown = shown_args(&["x://me:;/tmp/x;@db".to_owned()]).concat();
         assert!(shown.contains("/tmp/x"), "{shown}");
@@ -480,6 +347,8 @@ mod tests {
             ("RPC_URL", "https://rpc.example.com/v3/0b1c2d3e4f5061728394a5b6c7d8e9f0"),
             ("SENTRY_DSN", "https://0b1c2d3e4f5061728394a5b6c7d8e9f0@errors.example.com/1"),
             ("ENDPOINT", "https://x.example.com/mcp?api_key=hunter2"),
+            ("STORE", "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=hunter2==;Suffix=y"),
+            ("BUS", "Endpoint=sb://x.example.com/;SharedAccessKeyName=Root;SharedAccessKey=hunter2="),
         ] {
             assert!(is_private(key, value), "{key}={value}");
             let shown = &shown_pairs(&[(key.to_owned(), value.to_owned())])[0].1;

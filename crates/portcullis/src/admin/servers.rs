@@ -5,7 +5,7 @@ use super::{HubDesk, blocking, by, done, edit_problem, explained, load};
 use crate::commands::environment;
 use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::look::look_at;
-use crate::commands::mcp::trust::{change as how, pretty, sides, switch_on};
+use crate::commands::mcp::trust::{change as how, lines, switch_on};
 use crate::commands::mcp::{Desk as CommandDesk, may_run, reached};
 use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
@@ -397,13 +397,12 @@ fn whole(composed: &Composed, server: &McpServer, seen: Option<Arc<Snapshot>>) -
         }
     }
     let difference = |one: &Difference| {
-        let (before, after) = sides(one);
-        let pretty = |side: Option<String>| side.map(|text| pretty(Some(&text)));
+        let (before, after) = lines(one);
         DefinitionChange {
             kind: one.kind.to_owned(),
             name: one.name.clone(),
             how: how(one).to_owned(),
-            change: change(pretty(before), pretty(after)),
+            change: change(before, after),
         }
     };
     ServerWhole {

@@ -84,7 +84,7 @@ Examples:
     Import(McpImportArgs),
     /// Look at what a server offers now, and let that in
     ///
-    /// What is new or different afterwards waits until you look again.
+    /// What is new or different afterwards waits until you look again. To be looked at it is started, or connected to; one that was imported is shown, and asked about, before that is done for the first time.
     #[command(after_help = "\
 Examples:
   portcullis mcp trust git --diff            what is different, word for word
@@ -162,7 +162,7 @@ pub struct McpImportArgs {
 pub struct McpTrustArgs {
     /// Its name in the configuration
     pub name: String,
-    /// Show every difference word for word
+    /// Show every difference word for word; where nobody can be asked, look and let nothing in
     #[arg(long)]
     pub diff: bool,
     /// Do not ask

@@ -93,7 +93,7 @@ pub(super) fn move_out(
 }
 
 /// Says what stays in the configuration in clear, because nothing there can refer to the secret store.
-pub(super) fn in_clear(
+pub(crate) fn in_clear(
     server: &str,
     args: &[String],
     url: Option<&str>,
@@ -160,13 +160,16 @@ pub(super) fn host_of(url: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_owned()
 }
 
-/// Returns what stands where the host does, in an address that cannot be used as it is.
+/// Returns what stands where the host does, in an address that cannot be used as it is. It is put into commands that a person
+/// may copy, so it is nothing but a host.
 fn host_written(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();
-    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => format!("[{address}]"),
         None => authority.split(':').next().unwrap_or_default().to_ascii_lowercase(),
-    }
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    if !host.is_empty() && host.chars().all(is_host) { host } else { "HOST".to_owned() }
 }

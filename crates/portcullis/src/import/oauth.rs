@@ -67,11 +67,12 @@ pub(super) fn oauth_of(
         match value {
             Some(value) => settings.push((here.to_owned(), value)),
             None => notes.push(format!(
-                "the `{here}` of its login cannot be taken over as it is written there; set `mcp.{server}.oauth.{here}`"
+                "the `{here}` of its login cannot be taken over as it is written there; write it into `mcp.{server}`: \
+                 `oauth = {{ {here} = … }}`, with whatever else is there"
             )),
         }
     }
-    notes.push("it wants a login before it can be looked at: `portcullis mcp auth`".to_owned());
+    notes.push(format!("it wants a login before it can be looked at: `portcullis mcp auth {server}`"));
     Some(settings)
 }
 
@@ -100,7 +101,8 @@ fn lifted(
     if !has_client {
         notes.push(format!(
             "its client secret is not taken over, because it is of no use without `client_id`. To keep it: \
-             portcullis secrets set NAME --grant '{grant}', then `client_secret = \"secret:NAME\"` in `mcp.{server}.oauth`"
+             portcullis secrets set NAME --grant '{grant}', then in `mcp.{server}`: \
+             `oauth = {{ client_id = \"…\", client_secret = \"secret:NAME\" }}`"
         ));
         return None;
     }

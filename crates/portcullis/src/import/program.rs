@@ -16,7 +16,12 @@ pub(super) fn command_of(
             return Err("its arguments are not a list".to_owned());
         }
         let items = list.as_array().into_iter().flatten();
-        items.map(|item| Ok(item.as_str().ok_or("an argument is not text")?.to_owned())).collect()
+        let text = |item: &Value| match item {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            _ => Err("an argument is not text".to_owned()),
+        };
+        items.map(text).collect()
     };
     let words = match &entry["command"] {
         // Some programs write every key, and leave empty what is not meant.

@@ -154,7 +154,7 @@ fn opencode() {
     url = "https://auth.example.com/mcp"
     oauth = { "client_id" = "x" }
       note: it is switched off there
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth auth`
     far is left out: it reads a file into its settings; put that into the secret store
     inherited is left out: it has neither a command nor a URL, or both
     "#);
@@ -355,7 +355,7 @@ fn what_is_no_such_file_is_refused() {
         assert!(check("/x.json", text).starts_with("refused: "), "{text}");
     }
     let odd = r#"{ "mcpServers": { "": { "command": "x" }, "a b": { "command": "x" }, "a-b": { "command": "y" }, "n": 3,
-        "l": { "command": [1] }, "e": { "command": "x", "env": { "A": [] } }, "f": { "command": "x", "args": "a b" },
+        "l": { "command": [[]] }, "e": { "command": "x", "env": { "A": [] } }, "f": { "command": "x", "args": "a b" },
         "g": { "command": "x", "env": ["A=b"] }, "\u001b[2J": { "command": "x" } } }"#;
     insta::assert_snapshot!(check("/x.json", odd).replace('\u{1b}', "ESC"), @r#"
     [mcp.a-b]
@@ -382,7 +382,7 @@ fn what_is_no_such_file_is_refused() {
     [mcp.cursor]
     url = "https://c.example.com/mcp"
     oauth = { "client_id" = "x" }
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
     [mcp.plain]
     url = "https://q.example.com/mcp"
     note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there

@@ -121,6 +121,11 @@ pub(super) fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) 
         match name {
             "workspaceFolder" | "workspaceRoot" => written.push_str(&folder(context.project)?),
             "userHome" => written.push_str(&folder(context.around.user_home)?),
+            "workspaceFolderBasename" => {
+                let name = context.project.and_then(Path::file_name).map(Path::new);
+                written.push_str(&folder(name)?);
+            }
+            "pathSeparator" | "/" => written.push(std::path::MAIN_SEPARATOR),
             _ => {
                 let name = name.strip_prefix("env:").unwrap_or(name);
                 let (name, default) = name.split_once(":-").map_or((name, None), |(n, d)| (n, Some(d)));

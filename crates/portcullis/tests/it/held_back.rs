@@ -83,7 +83,8 @@ async fn it_is_shown_and_asked_about_before_it_runs() {
     let (file, trace) = (home.user().join("mcp.json"), home.user().join("trace"));
     // With something that looks like a secret, so that the rest might be hidden with it.
     let script = format!("API_KEY=abcdefgh1; touch {}", trace.display());
-    let server = json!({ "command": "/bin/sh", "args": ["-c", script] });
+    let server =
+        json!({ "command": "/bin/sh", "args": ["-c", script], "env": { "NODE_OPTIONS": "--require x.js" } });
     std::fs::write(&file, json!({ "mcpServers": { "traced": server } }).to_string()).unwrap();
     let shown = format!("/bin/sh -c API_KEY=[HIDDEN]; touch {}", trace.display());
     done(&home, &["mcp", "import", &file.display().to_string(), "--yes"]).await;
@@ -92,7 +93,11 @@ async fn it_is_shown_and_asked_about_before_it_runs() {
     let refused = home.run(&["mcp", "trust", "traced"]).await;
     assert!(refused.code == 2 && refused.stderr.contains("nobody can be asked here"), "{refused:?}");
     let (code, screen) = run_at_terminal(home.command(&["mcp", "trust", "traced"]), "n\n").await;
-    assert!(code == 0 && screen.contains(&format!("it is started:\n  {shown}\n")), "{screen}");
+    assert!(
+        code == 0
+            && screen.contains(&format!("it is started:\n  {shown}\n  with NODE_OPTIONS = --require x.js\n")),
+        "{screen}"
+    );
     assert!(screen.contains("Nothing was started, and nothing was let in."), "{screen}");
     assert!(!trace.exists());
     // It is no server; but now it was wanted that it runs.

@@ -9,7 +9,7 @@ use crate::config::{Config, McpServer, NewServer, add_servers, preview_servers};
 use crate::login::Login;
 use crate::mcp::Makers;
 use crate::secrets::Asking;
-use crate::{BadUsage, print, private};
+use crate::{BadUsage, import, print, private};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
 use portcullis_egress::own::Place;
@@ -175,5 +175,8 @@ fn in_clear(new: &NewServer) -> Vec<String> {
             printable(key)
         )
     });
-    told.collect()
+    let mut told: Vec<String> = told.collect();
+    // An address that holds a password was refused before.
+    let _ = import::in_clear(name, &new.args, new.url.as_deref(), &mut told);
+    told
 }

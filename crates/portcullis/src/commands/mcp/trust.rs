@@ -92,10 +92,11 @@ impl Desk {
         if let Some(cwd) = &server.cwd {
             text.push_str(&format!("\n  in {}", printable(&cwd.display().to_string())));
         }
-        let (env, headers) = (server.env.iter().map(|(name, _)| name.as_str()), server.headers.iter());
-        let with: Vec<String> = env.chain(headers.map(|(name, _)| name.as_str())).map(printable).collect();
-        if !with.is_empty() {
-            text.push_str(&format!("\n  with {}", with.join(", ")));
+        // Also what they say: some are put in by the hub, and some make a program run another.
+        let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
+        let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
+        for (name, value) in private::shown_pairs(&with) {
+            text.push_str(&format!("\n  with {} = {}", printable(&name), printable(&value)));
         }
         print::note(text);
         match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
@@ -180,17 +181,19 @@ fn summary(name: &str, different: &[Difference]) -> String {
 }
 
 /// Returns a definition over lines, so that a difference in it is a line.
-pub(crate) fn pretty(text: Option<&String>) -> String {
-    let Some(text) = text else { return String::new() };
+fn pretty(text: &str) -> String {
     let lines = match serde_json::from_str::<Value>(text) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
-        _ => text.clone(),
+        _ => text.to_owned(),
     };
     format!("{lines}\n")
 }
 
+/// Said where both sides look the same.
+const HIDDEN_DIFFERS: &str = "different in what is hidden";
+
 /// Returns both sides of a difference as they may be shown: how a server is reached may hold what is nobody's business.
-pub(crate) fn sides(one: &Difference) -> (Option<String>, Option<String>) {
+fn sides(one: &Difference) -> (Option<String>, Option<String>) {
     let args = |text: &str| {
         let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
         json!(private::shown_args(&args)).to_string()
@@ -200,18 +203,24 @@ pub(crate) fn sides(one: &Difference) -> (Option<String>, Option<String>) {
         ("identity", "url", Some(text)) => Some(private::shown_url(text)),
         (_, _, text) => text.clone(),
     };
-    let (before, mut after) = (shown(&one.before), shown(&one.after));
-    if before == after
-        && let Some(after) = &mut after
-    {
-        after.push_str("\n(different in what is hidden)");
+    (shown(&one.before), shown(&one.after))
+}
+
+/// The same over lines, so that a difference is a line.
+pub(crate) fn lines(one: &Difference) -> (Option<String>, Option<String>) {
+    let (before, after) = sides(one);
+    let is_hidden = before == after;
+    let pretty = |side: Option<String>| side.map(|text| pretty(&text));
+    let (before, mut after) = (pretty(before), pretty(after));
+    if let Some(after) = after.as_mut().filter(|_| is_hidden) {
+        after.push_str(&format!("({HIDDEN_DIFFERS})\n"));
     }
     (before, after)
 }
 
 fn word_for_word(one: &Difference) -> String {
-    let (before, after) = sides(one);
-    let (before, after) = (pretty(before.as_ref()), pretty(after.as_ref()));
+    let (before, after) = lines(one);
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let diff = TextDiff::from_lines(&before, &after);
     let place = format!("{} {}", one.kind, printable(&one.name));
     format!("\n{}", diff.unified_diff().context_radius(3).header(&place, &place))
@@ -221,6 +230,9 @@ fn shown(one: &Difference, whole: bool) -> Value {
     let mut value = json!({ "kind": one.kind, "name": one.name, "change": change(one) });
     if whole {
         let (before, after) = sides(one);
+        if before == after {
+            value["note"] = HIDDEN_DIFFERS.into();
+        }
         value["before"] = json!(before);
         value["after"] = json!(after);
     }

@@ -14,19 +14,19 @@ fn a_client_is_taken_over_by_all_its_names() {
     url = "https://code.example.com/mcp"
     oauth = { "client_id" = "mine", "scope" = "read write", "callback_port" = 3118 }
       note: `other` of its settings for OAuth is not taken over
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth code`
     [mcp.cursor]
     url = "https://cursor.example.com/mcp"
     oauth = { "client_id" = "mine", "client_secret" = "secret:CURSOR_CLIENT_SECRET", "scope" = "read write" }
       oauth.client_secret = hunter2hunter2 -> CURSOR_CLIENT_SECRET for cursor.example.com:client_secret
       note: its client secret is granted for cursor.example.com. If its tokens are made elsewhere, `portcullis mcp auth cursor` says what to do
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
     [mcp.two]
     url = "https://two.example.com/mcp"
     oauth = { "client_id" = "mine", "client_secret" = "secret:TWO_CLIENT_SECRET", "callback_port" = 3119 }
       oauth.client_secret = asked for -> TWO_CLIENT_SECRET for two.example.com:client_secret
       note: its client secret is granted for two.example.com. If its tokens are made elsewhere, `portcullis mcp auth two` says what to do
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: it wants a login before it can be looked at: `portcullis mcp auth two`
       note: the value of `oauth.client_secret` is not in the file; set all of it: portcullis secrets set TWO_CLIENT_SECRET --grant 'two.example.com:client_secret'
     "#);
 }
@@ -41,22 +41,22 @@ fn what_cannot_be_put_into_a_login_is_told_instead_of_written() {
     [mcp.open]
     url = "https://open.example.com/mcp"
     oauth = { "scope" = "tools:read" }
-      note: the `client_id` of its login cannot be taken over as it is written there; set `mcp.open.oauth.client_id`
-      note: its client secret is not taken over, because it is of no use without `client_id`. To keep it: portcullis secrets set NAME --grant 'open.example.com:client_secret', then `client_secret = "secret:NAME"` in `mcp.open.oauth`
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: the `client_id` of its login cannot be taken over as it is written there; write it into `mcp.open`: `oauth = { client_id = … }`, with whatever else is there
+      note: its client secret is not taken over, because it is of no use without `client_id`. To keep it: portcullis secrets set NAME --grant 'open.example.com:client_secret', then in `mcp.open`: `oauth = { client_id = "…", client_secret = "secret:NAME" }`
+      note: it wants a login before it can be looked at: `portcullis mcp auth open`
     [mcp.cursor]
     url = "https://cursor.example.com/mcp"
     oauth = true
-      note: the `client_id` of its login cannot be taken over as it is written there; set `mcp.cursor.oauth.client_id`
-      note: the `scope` of its login cannot be taken over as it is written there; set `mcp.cursor.oauth.scope`
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: the `client_id` of its login cannot be taken over as it is written there; write it into `mcp.cursor`: `oauth = { client_id = … }`, with whatever else is there
+      note: the `scope` of its login cannot be taken over as it is written there; write it into `mcp.cursor`: `oauth = { scope = … }`, with whatever else is there
+      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
     [mcp.set]
     url = "https://set.example.com/mcp"
     oauth = { "client_id" = "mine" }
       note: `UNSET` is not set now; its default there is written down
       note: its client secret is too short for a secret; it is not taken over
-      note: the `callback_port` of its login cannot be taken over as it is written there; set `mcp.set.oauth.callback_port`
-      note: it wants a login before it can be looked at: `portcullis mcp auth`
+      note: the `callback_port` of its login cannot be taken over as it is written there; write it into `mcp.set`: `oauth = { callback_port = … }`, with whatever else is there
+      note: it wants a login before it can be looked at: `portcullis mcp auth set`
     "#);
 }
 
