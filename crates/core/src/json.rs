@@ -25,6 +25,19 @@ pub fn parse_exact(text: &str) -> Result<Value, serde_json::Error> {
     parse(text, true)
 }
 
+/// Returns a name as the least careful of readers takes it: some do not tell capitals from small letters, and some pass over
+/// what is not seen or end at it.
+pub fn folded(name: &str) -> String {
+    let seen = name.chars().filter(|c| !c.is_control() && !is_invisible(*c));
+    seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// Returns whether a name is another than this, and some reader would take it for the same. Such a one stands beside what was
+/// looked at, and is what is done.
+pub fn is_mistakable(name: &str, own: &str) -> bool {
+    name != own && folded(name) == folded(own)
+}
+
 fn parse(text: &str, exact: bool) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Strict { depth_left: DEPTH_MAX, text, exact }.deserialize(&mut reader)?;

@@ -6,6 +6,7 @@
 mod explain;
 
 use jsonschema::Validator;
+use portcullis_core::json::{is_mistakable, printable};
 use portcullis_core::schema::plainly_fits;
 use portcullis_core::{
     ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, ToolDef, ToolError,
@@ -52,6 +53,9 @@ pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), Tool
             .hint("give it less at once, in several calls"));
     }
     let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
+    if tool.server.is_some() {
+        told_apart(tool, arguments)?;
+    }
     if plainly_fits(&tool.input_schema, arguments) {
         return Ok(());
     }
@@ -61,6 +65,20 @@ pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), Tool
             .caused_by(reason.to_owned())
     })?;
     check.check(arguments).map_err(|misfits| invalid(&misfits))
+}
+
+/// Refuses an argument that another server could take for one that is declared: that one was checked, and not this.
+fn told_apart(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
+    let (Some(given), Some(declared)) = (arguments.as_object(), tool.input_schema["properties"].as_object())
+    else {
+        return Ok(());
+    };
+    for name in given.keys().filter(|name| !declared.contains_key(*name)) {
+        if let Some(own) = declared.keys().find(|own| is_mistakable(name, own)) {
+            return Err(invalid(&[format!("`{}` could be taken for `{}`", printable(name), printable(own))]));
+        }
+    }
+    Ok(())
 }
 
 fn invalid(misfits: &[String]) -> ToolError {

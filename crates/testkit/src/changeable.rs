@@ -33,7 +33,9 @@ pub fn serve(definitions: PathBuf, calls: PathBuf) {
     let watched = definitions.clone();
     std::thread::spawn(move || tell_changes(&watched));
     for line in std::io::stdin().lock().lines() {
-        let Ok(Ok(request)) = line.map(|line| serde_json::from_str::<Value>(&line)) else { return };
+        let Ok(line) = line else { return };
+        // As most servers do, it passes over what is no message.
+        let Ok(request) = serde_json::from_str::<Value>(&line) else { continue };
         let Some(id) = request.get("id") else { continue };
         let offer = read(&definitions);
         // What it answers to some method instead of a result.

@@ -15,7 +15,7 @@ use crate::status::{Status, StatusKind};
 use crate::trust::{Quarantined, Trust};
 use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use portcullis_core::json::{self, printable};
+use portcullis_core::json::{self, is_mistakable, printable};
 use portcullis_core::{
     Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Owns,
     Taken, Target, ToolDef, ToolError,
@@ -746,6 +746,12 @@ impl Server {
                     params["ref"]["name"] = own.as_str().into();
                 }
                 let members = params.as_object_mut().ok_or_else(unknown)?;
+                let of = members.get("ref").and_then(Value::as_object).into_iter().flatten();
+                let is_other =
+                    |name: &str| ["type", "name", "uri"].iter().any(|own| is_mistakable(name, own));
+                if of.into_iter().any(|(name, _)| is_other(name)) {
+                    return Err(ToolError::invalid_args("`ref` says what is meant twice"));
+                }
                 members.remove("_meta");
                 let inside = params.to_string();
                 ("completion/complete", inside[1..inside.len() - 1].to_owned(), None, Vec::new())

@@ -206,6 +206,7 @@ const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 const META_PROGRESS: &str = "progressToken";
+const META_RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -228,9 +229,17 @@ fn in_meta(error: RpcError) -> RpcError {
     RpcError { message: error.message.replacen("Invalid params: ", "Invalid params: `_meta`: ", 1), ..error }
 }
 
-/// The members of `_meta` that are between the client and the hub.
-const META_OWN: [&str; 5] =
-    [META_VERSION, META_CAPABILITIES, META_LOG_LEVEL, META_CLIENT_INFO, META_PROGRESS];
+/// The members of `_meta` that are between the client and the hub, and those by which a server says what belongs together,
+/// which a client cannot know of another's.
+const META_OWN: [&str; 7] = [
+    META_VERSION,
+    META_CAPABILITIES,
+    META_LOG_LEVEL,
+    META_CLIENT_INFO,
+    META_PROGRESS,
+    META_SUBSCRIPTION,
+    META_RELATED_TASK,
+];
 
 impl RequestMeta {
     pub fn of(params: &Params<'_>) -> Result<RequestMeta, RpcError> {
@@ -245,6 +254,7 @@ impl RequestMeta {
             RpcError::invalid_params(format_args!("`_meta`: {why}"))
         };
         let meta: Fields<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
+        meta.told_apart(&META_OWN).map_err(in_meta)?;
         let value = |key: &str| meta.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let text = |key: &str| value(key).and_then(|value| value.as_str().map(str::to_owned));
         let token = value(META_PROGRESS).filter(|token| token.is_string() || token.is_number());

@@ -1,6 +1,7 @@
 //! The parameters of a request, taken apart once and not understood further.
 
 use crate::rpc::RpcError;
+use portcullis_core::json::{folded, is_mistakable};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -80,11 +81,36 @@ impl<'a> Fields<'a> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
+    /// Refuses what could be taken for one of these names, or for another member, by whoever it is passed to.
+    pub fn told_apart(&self, own: &[&str]) -> Result<(), RpcError> {
+        told_apart(&self.0, own)
+    }
+
     /// Writes the inside of an object with those members that are wanted. What is nested too deep, or has a key twice
     /// somewhere, is refused: whoever it is passed to could read it otherwise than we do.
     pub fn inside(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
         inside(&self.0, wanted)
     }
+}
+
+/// Parameters that only some methods have, and others pass on.
+const ELSEWHERE: [&str; 3] = ["task", "argument", "context"];
+
+/// Refuses members that whoever they are passed to could take for one of our own, or for each other: what was looked at would
+/// not be what is done.
+fn told_apart(members: &[(Cow<'_, str>, &RawValue)], own: &[&str]) -> Result<(), RpcError> {
+    let mut seen = HashSet::with_capacity(members.len());
+    for (name, _) in members {
+        let taken = own.iter().find(|own| is_mistakable(name, own)).map(ToString::to_string);
+        let taken = taken.or_else(|| (!seen.insert(folded(name))).then(|| "another".to_owned()));
+        if let Some(taken) = taken {
+            let name = portcullis_core::json::printable(name);
+            return Err(RpcError::invalid_params(format_args!(
+                "`{name}` could be taken for `{taken}`; leave it out"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
@@ -177,6 +203,8 @@ impl<'a> Params<'a> {
 
     /// Returns those members that no method knows and that are wanted, as the inside of an object.
     pub fn others(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+        let own: Vec<&str> = Key::ALL.iter().map(|key| key.as_str()).chain(ELSEWHERE).collect();
+        told_apart(&self.others, &own)?;
         inside(&self.others, wanted)
     }
 

@@ -3,7 +3,7 @@
 use super::{Attack, check_all, error, told};
 
 pub(super) fn attacks() -> Vec<Attack> {
-    let (says, twice) = ("duplicate field", "is given twice");
+    let (says, twice, alike) = ("duplicate field", "is given twice", "could be taken for");
     let call = |params: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":"attack","method":"tools/call","params":{params}}}"#)
     };
@@ -34,6 +34,16 @@ pub(super) fn attacks() -> Vec<Attack> {
             twice,
             call(r#"{"name":"workspace_read","arguments":{},"_meta":{"progressToken":1,"progressToken":2}}"#),
         ),
+        // What some readers take for the same.
+        error(-32602, alike, call(r#"{"name":"workspace_read","arguments":{},"Name":"workspace_write"}"#)),
+        error(-32602, alike, call(r#"{"name":"workspace_read","arguments":{},"argument\u017f":{}}"#)),
+        error(
+            -32602,
+            alike,
+            call(r#"{"name":"workspace_read","arguments":{},"name\u0000":"workspace_write"}"#),
+        ),
+        error(-32602, alike, call(r#"{"name":"workspace_read","arguments":{},"x":1,"X":2}"#)),
+        error(-32602, alike, call(r#"{"name":"workspace_read","arguments":{},"_meta":{"ProgressToken":2}}"#)),
         told("invalid_args", twice, "workspace_read", r#"{"path":"a.md","path":"../secure/clients.json"}"#),
         told(
             "invalid_args",

@@ -38,6 +38,22 @@ async fn a_call_carries_no_other_call_into_a_server() {
 }
 
 #[tokio::test]
+async fn an_argument_that_a_server_could_take_for_a_checked_one_is_refused() {
+    let properties = json!({ "path": { "type": "string", "maxLength": 3 } });
+    let see = json!({ "name": "see", "inputSchema": { "type": "object", "properties": properties } });
+    let (home, shop) = (home(), Shop::new(&json!({ "tools": [see] })));
+    shop.configure(&home, "trust = \"always\"");
+    let hub = home.serve().await;
+    let mut client = McpClient::http(hub.address, &hub.token, "2025-11-25").await;
+    sees(&mut client, "shop_see").await;
+    let refused = client.call("shop_see", json!({ "path": "ok", "Path": "/etc/passwd" })).await;
+    assert!(refused.to_string().contains("could be taken for"), "{refused}");
+    let taken = client.call("shop_see", json!({ "path": "ok", "other": "x" })).await;
+    assert!(taken.to_string().contains("called see"), "{taken}");
+    assert_eq!(shop.calls(), ["see"]);
+}
+
+#[tokio::test]
 async fn an_answer_over_lines_is_one_line_to_whoever_reads_lines() {
     let home = home();
     let far = Misbehaving::open(|seen| match seen.usual() {
