@@ -11,9 +11,9 @@ const ROOTS_QUEUED_MAX: usize = 64;
 
 /// Those who know the clients. What goes to a client loses its secrets there.
 pub trait Clients: Send + Sync {
-    /// Asks a client for its folders: the one of that name, or else the only one that offers to be asked. `None` where
-    /// nobody can be asked, or nobody answers.
-    fn roots<'a>(&'a self, of: Option<&'a str>) -> BoxFuture<'a, Option<Answer>>;
+    /// Asks a client for its folders, for a provider: the one of that name, or else the only one that offers to be asked, of
+    /// those that see something of the provider. `None` where nobody can be asked, or nobody answers.
+    fn roots<'a>(&'a self, provider: &'a str, of: Option<&'a str>) -> BoxFuture<'a, Option<Answer>>;
 
     /// Tells what a provider logs: to the client of that name, or else to all that see something of the provider.
     fn log(&self, provider: &str, to: Option<&str>, message: &LogMessage);

@@ -17,11 +17,13 @@ const ROOTS_WITHIN: Duration = Duration::from_secs(10);
 impl Hub {
     /// Returns the session that is asked for folders. Whose a server's question is cannot be told where several could be
     /// meant; of a client that is named it is the newest.
-    fn with_roots(&self, of: Option<&str>) -> Option<Arc<Session>> {
+    fn with_roots(&self, provider: &str, of: Option<&str>) -> Option<Arc<Session>> {
         let all = self.sessions.all().into_iter();
         let mut offering: Vec<_> = all
             .filter(|session| session.offers().roots && session.is_reached())
             .filter(|session| of.is_none_or(|name| session.client().name == name))
+            // Servers go by the answer, for all of their clients.
+            .filter(|session| self.gate.sees_server(&caller(&session.client()), provider))
             .collect();
         offering.sort_by_key(|session| session.began());
         if of.is_none() && offering.len() > 1 { None } else { offering.pop() }
@@ -29,9 +31,9 @@ impl Hub {
 }
 
 impl Clients for Hub {
-    fn roots<'a>(&'a self, of: Option<&'a str>) -> BoxFuture<'a, Option<Answer>> {
+    fn roots<'a>(&'a self, provider: &'a str, of: Option<&'a str>) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            let session = self.with_roots(of)?;
+            let session = self.with_roots(provider, of)?;
             let peer = SessionPeer::new(Some(session.clone()), session.home.clone(), &RequestMeta::default());
             let ask = Ask { kind: AskKind::Roots, params: Value::Null };
             let asked = peer.ask(vec![Question { key: String::new(), ask }]);

@@ -27,7 +27,7 @@ impl Server {
     /// Asks for the folders of its client.
     pub(crate) async fn roots(&self) -> Option<Answer> {
         let (clients, of) = self.heard_by()?;
-        clients.roots(of).await
+        clients.roots(&self.spec.name, of).await
     }
 
     pub(crate) fn log(&self, message: &LogMessage) {

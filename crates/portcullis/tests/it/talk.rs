@@ -296,6 +296,19 @@ async fn a_server_for_all_learns_the_folders_of_the_only_client_that_tells_them(
 }
 
 #[tokio::test]
+async fn a_client_that_sees_nothing_of_a_server_tells_it_no_folders() {
+    let home = home();
+    let more = format!(", AT_OTHER_ROOTS = '{ROOTS}', HEARD = {:?}", record(&home));
+    let hub = serving(&home, &[server(OLDER, &more)]).await;
+    let token = home.add_client("stranger", &["--allow", "workspace_read"]).await;
+    let mut stranger = McpClient::sse(hub.address, &token, OLDER).await;
+    stranger.initialize(json!({ "roots": {} })).await;
+    // It would go by the answer for all of its clients.
+    heard(&home, r#""result":{"roots":[]}"#).await;
+    assert!(stranger.unasked().iter().all(|message| message["method"] != "roots/list"));
+}
+
+#[tokio::test]
 async fn what_is_told_on_the_way_arrives_as_it_left() {
     let home = home();
     let (_hub, mut client) = begun(&home, OLDER, json!({ "elicitation": { "url": {} } })).await;
