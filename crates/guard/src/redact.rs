@@ -124,6 +124,13 @@ impl Redactor {
             scan.scrub_in_place(&mut foreign.message);
             foreign.data = foreign.data.take().and_then(|data| scan.scrubbed_raw(data));
         }
+        // Under another name an answer could not come back.
+        let is_unclean = error.input.as_deref().is_some_and(|input| {
+            input.questions.iter().any(|question| scan.scrub(&question.key) != question.key)
+        });
+        if is_unclean {
+            *error = ToolError::unavailable("the server asks something under a name that holds a secret");
+        }
         if let Some(input) = &mut error.input {
             // What the hub made up itself holds no secret.
             let InputRequired { questions, state, more, approved: _ } = &mut **input;

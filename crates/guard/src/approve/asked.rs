@@ -28,12 +28,13 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
     hash.update(definition);
     // Was parsed before, by the layer that validates.
     match &call.target {
-        Target::Completion(_) => {
-            add_members(&mut hash, call.arguments.raw(), &["ref", "argument", "context"])
-        }
+        Target::Completion(_) => add_members(&mut hash, call.arguments.raw(), &["_meta"]),
         _ => add_value(&mut hash, call.arguments.raw()),
     }
     .map_err(ToolError::internal)?;
+    if let Some(passed) = passed(call).map_err(ToolError::internal)? {
+        add_value(&mut hash, &passed).map_err(ToolError::internal)?;
+    }
     let (arguments, more) = shown(call, redactor).map_err(ToolError::internal)?;
     Ok(Asked {
         digest: hex(&hash.finalize()),
@@ -50,6 +51,13 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
         arguments,
         more,
     })
+}
+
+/// Returns what stands beside the arguments and is sent with them. That of a completion is among its arguments.
+fn passed(call: &Call) -> serde_json::Result<Option<Box<RawValue>>> {
+    let is_completion = matches!(call.target, Target::Completion(_));
+    let members = Some(&call.passed.params).filter(|members| !members.is_empty() && !is_completion);
+    members.map(|members| RawValue::from_string(format!("{{{members}}}"))).transpose()
 }
 
 fn add(hash: &mut Sha256, kind: u8, text: &str) {
@@ -82,14 +90,12 @@ fn add_value(hash: &mut Sha256, raw: &RawValue) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// Adds these members of an object. The others are about the message, not about what is asked.
-fn add_members(hash: &mut Sha256, raw: &RawValue, keys: &[&str]) -> serde_json::Result<()> {
+/// Adds the members of an object but these, which are about the message, not about what is asked.
+fn add_members(hash: &mut Sha256, raw: &RawValue, but: &[&str]) -> serde_json::Result<()> {
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(raw.get())?;
-    for key in keys {
-        if let Some(value) = members.get(*key) {
-            add(hash, b'k', key);
-            add_value(hash, value)?;
-        }
+    for (key, value) in members.iter().filter(|(key, _)| !but.contains(&&***key)) {
+        add(hash, b'k', key);
+        add_value(hash, value)?;
     }
     Ok(())
 }
@@ -99,6 +105,10 @@ fn add_members(hash: &mut Sha256, raw: &RawValue, keys: &[&str]) -> serde_json::
 fn shown(call: &Call, redactor: &Redactor) -> serde_json::Result<(String, usize)> {
     let (mut text, mut left_out) = (String::new(), 0);
     write_value(&mut text, &mut left_out, call.arguments.raw(), redactor)?;
+    if let Some(passed) = passed(call)? {
+        text.push_str(" and beside them ");
+        write_value(&mut text, &mut left_out, &passed, redactor)?;
+    }
     // Once more as a whole: a secret may be spread over several values. First scrubbed, then cut.
     let text = redactor.scrub(&text);
     let kept = text.floor_char_boundary(ARGUMENTS_BYTES_MAX);
@@ -226,6 +236,17 @@ mod tests {
         ] {
             assert_ne!(one, digest(other), "{other}");
         }
+    }
+
+    #[test]
+    fn what_stands_beside_the_arguments_counts_and_is_shown() {
+        let redactor = Redactor::new(&[]).unwrap();
+        let mut call = call("stub_send {}");
+        let without = asked(&call, "rule", &redactor).unwrap();
+        call.passed.params = r#""force":true"#.to_owned();
+        let with = asked(&call, "rule", &redactor).unwrap();
+        assert_ne!(with.digest, without.digest);
+        assert_eq!(with.arguments, r#"{} and beside them {"force":true}"#);
     }
 
     #[test]
