@@ -126,7 +126,7 @@ impl CallJob {
         let mut error = match outcome {
             Ok(mut output) => {
                 if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&mut output, &target)
-                    && let Some(task) = hub.tasks.remember(&client, || hub.gate.server_of(name), raw)
+                    && let Some(task) = hub.tasks.remember(&client, name, || hub.gate.server_of(name), raw)
                 {
                     *raw = task.renamed(std::mem::take(raw));
                 }
@@ -535,6 +535,10 @@ impl Exchange {
         }
         let id = params.text(Key::TaskId)?;
         let Some(task) = self.hub.tasks.foreign(&self.client, &id) else { return Ok(None) };
+        // Ended it can be in any case; but nothing more comes of what the client may not call any more, or nobody trusts.
+        if method != Method::CancelTask && self.hub.gate.find_tool(&self.caller(), &task.tool).is_none() {
+            return Ok(None);
+        }
         let (method, answers) = match method {
             Method::GetTask => ("tasks/get", Answers::new()),
             Method::CancelTask => ("tasks/cancel", Answers::new()),

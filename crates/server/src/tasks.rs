@@ -146,6 +146,8 @@ pub(crate) struct ForeignTask {
     /// As its server does.
     pub(crate) own: String,
     pub(crate) server: String,
+    /// The tool that was called.
+    pub(crate) tool: String,
 }
 
 impl ForeignTask {
@@ -198,6 +200,7 @@ impl Tasks {
     pub(crate) fn remember(
         &self,
         owner: &Client,
+        tool: &str,
         server: impl FnOnce() -> Option<String>,
         result: &RawValue,
     ) -> Option<ForeignTask> {
@@ -216,7 +219,7 @@ impl Tasks {
         while is_anothers(&id) {
             id.push('\'');
         }
-        let task = ForeignTask { id, own, server };
+        let task = ForeignTask { id, own, server, tool: tool.to_owned() };
         make_room(&mut foreign, &owner.name);
         foreign.entry(owner.name.clone()).or_default().push_back(task.clone());
         Some(task)
@@ -478,7 +481,7 @@ mod tests {
         for n in 0..count {
             let result = format!(r#"{{"resultType":"task","taskId":"{}-{n}"}}"#, client.name);
             let result = RawValue::from_string(result).unwrap();
-            tasks.remember(client, || Some("shop".to_owned()), &result).unwrap();
+            tasks.remember(client, "shop_pay", || Some("shop".to_owned()), &result).unwrap();
         }
     }
 
