@@ -123,6 +123,11 @@ pub trait Layer: Send + Sync {
         let _ = caller;
         Box::new(|_| true)
     }
+
+    /// Returns what of that the caller gets without anybody being asked first.
+    fn lets<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+        self.shows(caller)
+    }
 }
 
 /// The rest of the road.
@@ -336,6 +341,16 @@ impl Gate {
         };
         let shows = self.shows(caller);
         [whole, uri].into_iter().all(|uri| shows(&Listing::of_read("resource", uri, unruled)))
+    }
+
+    /// Returns whether the caller may watch a resource that it sees. Its address reaches the owner, and nobody is asked on that
+    /// way, so what a person has to be asked about can only be read.
+    pub fn may_watch(&self, caller: &Caller, uri: &str) -> bool {
+        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()), &caller.client.name);
+        unruled.is_some_and(|unruled| {
+            let listing = Listing::of_read("resource", uri, unruled);
+            self.layers.iter().all(|layer| layer.lets(caller)(&listing))
+        })
     }
 
     /// Lets the owner of a resource know that a client wants to be told of its changes.

@@ -85,6 +85,11 @@ impl Layer for Authorize {
         let (policy, now) = (self.policy.load_full(), self.now());
         Box::new(move |listing| !matches!(policy.decide(caller, listing, now), Decision::Deny { .. }))
     }
+
+    fn lets<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+        let (policy, now) = (self.policy.load_full(), self.now());
+        Box::new(move |listing| matches!(policy.decide(caller, listing, now), Decision::Allow { .. }))
+    }
 }
 
 #[cfg(test)]

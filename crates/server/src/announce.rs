@@ -46,7 +46,7 @@ impl Interest {
             )));
         }
         watched.iter().try_for_each(|uri| bounded(uri))?;
-        let watched = watched.into_iter().filter(|uri| hub.gate.sees_resource(caller, uri)).collect();
+        let watched = watched.into_iter().filter(|uri| hub.gate.may_watch(caller, uri)).collect();
         Ok(Interest {
             tools: flag("toolsListChanged"),
             prompts: flag("promptsListChanged"),

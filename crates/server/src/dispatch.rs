@@ -380,6 +380,11 @@ impl Exchange {
         if !self.hub.gate.sees_resource(&self.caller(), &uri) {
             return Err(era::resource_not_found(self.revision, &uri));
         }
+        if !self.hub.gate.may_watch(&self.caller(), &uri) {
+            let error =
+                ToolError::denied("a person has to be asked about this resource, so it cannot be watched");
+            return Err(self.list_refused(&error.hint("read it instead, with `resources/read`")));
+        }
         session.subscribe(uri.clone(), |uri| self.hub.gate.watch(&self.caller(), uri))?;
         Ok(uri)
     }

@@ -144,3 +144,20 @@ async fn a_resource_that_is_gone_is_not_watched_for_ever() {
     until("its own ends", async || (clients().await == 0).then_some(())).await;
     drop(hub);
 }
+
+#[tokio::test]
+async fn what_a_person_is_to_be_asked_about_is_not_watched() {
+    let offer = json!({
+        "tools": [tool("touch", "Changes what it is told")],
+        "resources": [{ "uri": "shop://a", "name": "a" }],
+    });
+    let (home, shop) = (home(), Shop::new(&offer));
+    shop.configure(&home, "trust = \"always\"\ndecision = \"ask\"");
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-11-25").await;
+    sees(&mut client, "shop_touch").await;
+    let refused = client.request("resources/subscribe", json!({ "uri": "shop://a" })).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("cannot be watched"), "{refused}");
+    // The address would be what reaches the server.
+    assert_eq!(shop.calls(), Vec::<String>::new());
+}
