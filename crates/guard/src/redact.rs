@@ -17,6 +17,7 @@ mod shapes;
 mod stream;
 mod view;
 
+pub use scan::MASK_BEGINS;
 pub use stream::Scrubber;
 
 use arc_swap::ArcSwap;
@@ -129,7 +130,8 @@ impl Redactor {
             input.questions.iter().any(|question| scan.scrub(&question.key) != question.key)
         });
         if is_unclean {
-            *error = ToolError::unavailable("the server asks something under a name that holds a secret");
+            *error = ToolError::unavailable("the server asks something under a name that holds a secret")
+                .hint("an administrator can report this to whoever offers the server");
         }
         if let Some(input) = &mut error.input {
             // What the hub made up itself holds no secret.

@@ -75,7 +75,11 @@ fn told_apart(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
     };
     for name in given.keys().filter(|name| !declared.contains_key(*name)) {
         if let Some(own) = declared.keys().find(|own| is_mistakable(name, own)) {
-            return Err(invalid(&[format!("`{}` could be taken for `{}`", printable(name), printable(own))]));
+            return Err(invalid(&[format!(
+                "`{}` could be taken for `{}`; leave it out",
+                printable(name),
+                printable(own)
+            )]));
         }
     }
     Ok(())

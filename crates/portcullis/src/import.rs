@@ -9,7 +9,7 @@ mod oauth;
 mod program;
 mod variables;
 
-pub(crate) use kept::in_clear;
+pub(crate) use kept::{host_of, in_clear, is_secret};
 
 use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
 use portcullis_core::Secret;

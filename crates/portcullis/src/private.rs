@@ -177,14 +177,17 @@ fn could_be_secret(value: &str) -> bool {
 
 /// Returns whether a text that begins as a path does is more likely a key: those of some providers have slashes in them.
 fn is_random(text: &str) -> bool {
-    text.split('/').any(|part| {
-        let has = |test: fn(&char) -> bool| part.chars().any(|c| test(&c));
-        part.len() >= KEY_CHARS_MIN
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "+=".contains(c))
-            && has(char::is_ascii_digit)
-            && has(char::is_ascii_uppercase)
-            && has(char::is_ascii_lowercase)
-    })
+    text.split('/').any(|part| is_mixed(part, KEY_CHARS_MIN, "+="))
+}
+
+/// Returns whether a text is as long, with letters of both kinds and digits in it, and nothing else but these signs.
+fn is_mixed(text: &str, chars_min: usize, signs: &str) -> bool {
+    let has = |test: fn(&char) -> bool| text.chars().any(|c| test(&c));
+    text.len() >= chars_min
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || signs.contains(c))
+        && has(char::is_ascii_digit)
+        && has(char::is_ascii_uppercase)
+        && has(char::is_ascii_lowercase)
 }
 
 fn could_be_key(part: &str) -> bool {

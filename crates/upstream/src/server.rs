@@ -1,5 +1,7 @@
 //! One server: what it offers now, and the road of a call to it.
 
+mod watches;
+
 use crate::catalog::{self, Offer, OwnTool, Said, Shown};
 use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
@@ -185,59 +187,6 @@ impl Server {
 
     pub(crate) fn remember(&self, known: Option<Known>) {
         *lock(&self.known) = known;
-    }
-
-    pub(crate) fn watched(&self) -> BTreeSet<String> {
-        lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
-    }
-
-    /// Returns what is watched of which this resource is all or a part.
-    pub(crate) fn watched_of(&self, uri: &str) -> Vec<String> {
-        let watched = lock(&self.watched);
-        let whole = watched.iter().map(|(whole, _)| whole).filter(|whole| is_part(uri, whole));
-        let mut whole: Vec<String> = whole.cloned().collect();
-        // In their order, so those of several clients stand together.
-        whole.dedup();
-        whole
-    }
-
-    /// Returns who wants to be told of what: addresses, and clients.
-    pub(crate) fn watches(&self) -> BTreeSet<(String, String)> {
-        lock(&self.watched).clone()
-    }
-
-    /// Hears that a client begins, or wants no longer, to be told of a resource.
-    pub(crate) fn watch(&self, uri: &str, client: &str, wanted: bool) {
-        let one = (uri.to_owned(), client.to_owned());
-        let mut watched = lock(&self.watched);
-        let changed = if wanted { watched.insert(one) } else { watched.remove(&one) };
-        let is_new = changed && watched.iter().filter(|(other, _)| other == uri).count() <= 1;
-        drop(watched);
-        if is_new {
-            // Whatever was said before, it is asked again.
-            self.subscribed.send_modify(|said| drop(said.remove(uri)));
-        }
-        if changed {
-            self.watch_changed.notify_one();
-            self.uses.changed.notify_waiters();
-        }
-    }
-
-    /// Says why changes of a resource that is watched will not be told. One that cannot be asked now is asked when it can.
-    pub(crate) async fn is_told(&self, uri: &str) -> Result<(), ToolError> {
-        let Some(connection) = self.live.get().filter(|connection| !connection.is_modern()) else {
-            return Ok(());
-        };
-        let mut subscribed = self.subscribed.subscribe();
-        let said = tokio::select! {
-            said = subscribed.wait_for(|said| said.contains_key(uri)) => said.ok().and_then(|said| said.get(uri).cloned()),
-            () = connection.inbox.retired.cancelled() => None,
-            () = self.stop.cancelled() => None,
-        };
-        match said {
-            Some(Err(error)) => Err(ToolError::foreign(&self.spec.name, error)),
-            Some(Ok(())) | None => Ok(()),
-        }
     }
 
     /// Waits until somebody calls it, or wants to be told of a resource.
@@ -750,7 +699,8 @@ impl Server {
                 let is_other =
                     |name: &str| ["type", "name", "uri"].iter().any(|own| is_mistakable(name, own));
                 if of.into_iter().any(|(name, _)| is_other(name)) {
-                    return Err(ToolError::invalid_args("`ref` says what is meant twice"));
+                    return Err(ToolError::invalid_args("`ref` says what is meant twice")
+                        .hint("leave out what could be taken for its `type`, `name` or `uri`"));
                 }
                 members.remove("_meta");
                 let inside = params.to_string();
@@ -787,12 +737,6 @@ pub fn pinned_names(
     (tools.into_values().collect(), prompts.into_values().collect())
 }
 
-/// Returns whether an address is that of `whole`, or of something below it.
-fn is_part(uri: &str, whole: &str) -> bool {
-    uri.strip_prefix(whole)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
-}
-
 /// Returns the headers that the tool wants some of its arguments in.
 fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
     if own.headers.is_empty() {
@@ -801,24 +745,4 @@ fn mirrored(own: &OwnTool, call: &Call) -> Vec<(String, String)> {
     let Ok(arguments) = call.arguments.value() else { return Vec::new() };
     let shown = |mirror: &Mirror| Some((mirror.header().to_owned(), mirror.value(arguments)?));
     own.headers.iter().filter_map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_begins_where_a_name_ends() {
-        for (uri, whole, expected) in [
-            ("x://a", "x://a", true),
-            ("x://a/b", "x://a", true),
-            ("x://a/b", "x://a/", true),
-            ("x://a", "x://a/", false),
-            ("x://ab", "x://a", false),
-            ("x://a?b", "x://a", false),
-            ("y://a/b", "x://a", false),
-        ] {
-            assert_eq!(is_part(uri, whole), expected, "{uri} {whole}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The parameters of a request, taken apart once and not understood further.
 
 use crate::rpc::RpcError;
-use portcullis_core::json::{folded, is_mistakable};
+use portcullis_core::json::folded;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -99,10 +99,12 @@ const ELSEWHERE: [&str; 3] = ["task", "argument", "context"];
 /// Refuses members that whoever they are passed to could take for one of our own, or for each other: what was looked at would
 /// not be what is done.
 fn told_apart(members: &[(Cow<'_, str>, &RawValue)], own: &[&str]) -> Result<(), RpcError> {
-    let mut seen = HashSet::with_capacity(members.len());
-    for (name, _) in members {
-        let taken = own.iter().find(|own| is_mistakable(name, own)).map(ToString::to_string);
-        let taken = taken.or_else(|| (!seen.insert(folded(name))).then(|| "another".to_owned()));
+    let mut seen = HashSet::new();
+    // Our own are different from each other, and mostly all that there is.
+    for name in members.iter().map(|(name, _)| &**name).filter(|name| !own.contains(name)) {
+        let folded_name = folded(name);
+        let taken = own.iter().find(|own| folded(own) == folded_name).map(ToString::to_string);
+        let taken = taken.or_else(|| (!seen.insert(folded_name)).then(|| "another".to_owned()));
         if let Some(taken) = taken {
             let name = portcullis_core::json::printable(name);
             return Err(RpcError::invalid_params(format_args!(
@@ -203,6 +205,10 @@ impl<'a> Params<'a> {
 
     /// Returns those members that no method knows and that are wanted, as the inside of an object.
     pub fn others(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+        // Most calls have none.
+        if self.others.is_empty() {
+            return Ok(String::new());
+        }
         let own: Vec<&str> = Key::ALL.iter().map(|key| key.as_str()).chain(ELSEWHERE).collect();
         told_apart(&self.others, &own)?;
         inside(&self.others, wanted)

@@ -10,6 +10,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
+/// How everything begins that stands instead of a secret.
+pub const MASK_BEGINS: &str = "[REDACTED";
+
 /// How often what was decoded is decoded again.
 const DEPTH_MAX: usize = 3;
 /// A shorter view holds neither a secret nor a token.
@@ -32,7 +35,7 @@ impl Masks {
         if secrets.len() > SECRETS_MAX {
             return Err(RedactError::TooMany { count: secrets.len() });
         }
-        let label = |name: &str| format!("[REDACTED:{name}]");
+        let label = |name: &str| format!("{MASK_BEGINS}:{name}]");
         let mut labels: Vec<String> = shapes::SHAPES.iter().map(|shape| label(shape.name)).collect();
         labels.extend(shapes::UNPREFIXED.map(label));
         let mark =

@@ -137,7 +137,7 @@ pub(crate) fn in_clear(
 }
 
 /// Returns whether a value belongs into the secret store.
-pub(super) fn is_secret(key: &str, value: &str) -> bool {
+pub(crate) fn is_secret(key: &str, value: &str) -> bool {
     !value.contains("${") && private::is_private(key, value)
 }
 
@@ -153,7 +153,7 @@ pub(super) fn secret_name(server: &str, key: &str) -> String {
 }
 
 /// Returns the host as a secret is granted for it.
-pub(super) fn host_of(url: &str) -> String {
+pub(crate) fn host_of(url: &str) -> String {
     let Ok(place) = url.parse::<Place>() else { return host_written(url) };
     // The dot of a name that is complete as it stands is no part of a grant.
     let host = place.host();

@@ -3,16 +3,15 @@
 //! Whoever wrote the words must not be able to hide from a person what they do. So what a shell would take for the next word
 //! is shown whatever stands before it, and nothing is hidden that could be told from code only by guessing.
 
-use super::{HIDDEN, SHAPES, could_be_key, has_token, is_given, is_handle, is_secret_of};
+use super::{HIDDEN, SHAPES, could_be_key, has_token, is_given, is_handle, is_mixed, is_secret_of};
 use portcullis_core::json::parse_exact;
+use portcullis_guard::MASK_BEGINS;
 use serde_json::Value;
 
 /// What ends a word where a shell reads it.
 const ENDS: [char; 10] = [';', '|', '&', '`', '(', ')', '<', '>', '\n', '\r'];
 /// How deep a text is taken apart. What is deeper in it is shown as it is.
 const DEPTH_MAX: u8 = 12;
-/// How the redactor begins what it writes instead of a token.
-const MARK: &str = "[REDACTED";
 /// A word that is as long, of letters of both kinds and digits, is a line of a key where there is one.
 const KEY_LINE_CHARS_MIN: usize = 40;
 
@@ -225,11 +224,11 @@ fn without_token(word: &str) -> String {
     let Some(redactor) = SHAPES.as_ref() else { return HIDDEN.to_owned() };
     let scrubbed = redactor.scrub(word);
     // What looks like the redactor's own mark is somebody else's.
-    if scrubbed == word || word.contains(MARK) {
+    if scrubbed == word || word.contains(MASK_BEGINS) {
         return word.to_owned();
     }
     let (mut shown, mut rest) = (String::new(), &*scrubbed);
-    while let Some((before, after)) = rest.split_once(MARK) {
+    while let Some((before, after)) = rest.split_once(MASK_BEGINS) {
         shown.push_str(before);
         shown.push_str(HIDDEN);
         rest = after.split_once(']').map_or("", |(_, rest)| rest);
@@ -239,14 +238,5 @@ fn without_token(word: &str) -> String {
 
 fn is_key_line(word: &str) -> bool {
     // Those in a text within a text are not broken, but say where they would be.
-    let lines = word.split("\\n").filter(|line| !line.is_empty());
-    let is_random = |line: &str| {
-        let has = |test: fn(&char) -> bool| line.chars().any(|c| test(&c));
-        line.len() >= KEY_LINE_CHARS_MIN
-            && line.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c))
-            && has(char::is_ascii_digit)
-            && has(char::is_ascii_uppercase)
-            && has(char::is_ascii_lowercase)
-    };
-    lines.into_iter().any(is_random)
+    word.split("\\n").any(|line| is_mixed(line, KEY_LINE_CHARS_MIN, "+/="))
 }

@@ -9,10 +9,9 @@ use crate::config::{Config, McpServer, NewServer, add_servers, preview_servers};
 use crate::login::Login;
 use crate::mcp::Makers;
 use crate::secrets::Asking;
-use crate::{BadUsage, import, print, private};
+use crate::{BadUsage, import, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
-use portcullis_egress::own::Place;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
 use std::path::Path;
@@ -156,16 +155,13 @@ fn pairs(option: &str, separators: &[char], given: &[String]) -> Result<Vec<(Str
 /// Says what stands in the configuration in clear now, and how it need not.
 fn in_clear(new: &NewServer) -> Vec<String> {
     let name = &new.name;
-    let host = new.url.as_deref().and_then(|url| url.parse::<Place>().ok());
-    let host = host.as_ref().map_or("HOST", Place::host);
+    let host = new.url.as_deref().map(import::host_of).unwrap_or_default();
     let env = new.env.iter().map(|pair| (pair, "env", format!("mcp.{name}:env")));
     let headers = new.headers.iter().map(|pair| {
         let grant = format!("{host}:{}", pair.0.to_ascii_lowercase());
         (pair, "headers", grant)
     });
-    let all = env.chain(headers).filter(|((key, value), ..)| {
-        !value.contains("${") && !private::is_handle(value) && private::is_private(key, value)
-    });
+    let all = env.chain(headers).filter(|((key, value), ..)| import::is_secret(key, value));
     let told = all.map(|((key, value), place, grant)| {
         let scheme = if value.to_ascii_lowercase().starts_with("bearer ") { "Bearer " } else { "" };
         format!(
