@@ -52,16 +52,21 @@ async fn connection(
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut answer, mut latencies) = ([0; ANSWER_BYTES_MAX], Vec::new());
+    let mut last = Vec::new();
     let mut expected: Option<Head> = None;
     let mut started = Instant::now();
     while started < until && latencies.len() < CALLS_PER_CONNECTION_MAX {
         stream.write_all(&request).await?;
-        let (head, bytes) = read_answer(&mut stream, &mut answer).await?;
-        // Every call asks for the same, so every answer is alike; but some number their answers, which makes them longer.
-        let is_like_others = !holds.is_empty() || *expected.get_or_insert(head) == head;
-        if head.status != 200 || !is_like_others || !has(&answer[..bytes], holds) {
-            let text = String::from_utf8_lossy(&answer[..bytes]);
-            bail!("an answer that is not like the others: {head:?} {text}");
+        // Whoever loads takes processors from those who are loaded, so it does little: what was right is right again.
+        if let Some((head, bytes)) = read_answer(&mut stream, &mut answer, &last).await? {
+            // Every call asks for the same, so every answer is alike; but some number their answers, which makes them longer.
+            let is_like_others = !holds.is_empty() || *expected.get_or_insert(head) == head;
+            if head.status != 200 || !is_like_others || !has(&answer[..bytes], holds) {
+                let text = String::from_utf8_lossy(&answer[..bytes]);
+                bail!("an answer that is not like the others: {head:?} {text}");
+            }
+            last.clear();
+            last.extend_from_slice(&answer[..bytes]);
         }
         let now = Instant::now();
         latencies.push(now - started);
@@ -74,8 +79,12 @@ fn has(answer: &[u8], holds: &str) -> bool {
     holds.is_empty() || answer.windows(holds.len()).any(|window| window == holds.as_bytes())
 }
 
-/// Reads one answer, and returns its head and its length.
-pub(crate) async fn read_answer(stream: &mut TcpStream, answer: &mut [u8]) -> Result<(Head, usize)> {
+/// Reads one answer, and returns its head and its length, unless it is `last` once more, byte for byte.
+async fn read_answer(
+    stream: &mut TcpStream,
+    answer: &mut [u8],
+    last: &[u8],
+) -> Result<Option<(Head, usize)>> {
     let (mut filled, mut head) = (0, None);
     loop {
         let count = stream.read(&mut answer[filled..]).await?;
@@ -83,9 +92,12 @@ pub(crate) async fn read_answer(stream: &mut TcpStream, answer: &mut [u8]) -> Re
             bail!("the connection was closed, or an answer was too large");
         }
         filled += count;
+        if answer[..filled] == *last {
+            return Ok(None);
+        }
         head = head.or_else(|| Head::parse(&answer[..filled]));
         if let Some(head) = head.filter(|head| head.is_whole(&answer[..filled])) {
-            return Ok((head, filled));
+            return Ok(Some((head, filled)));
         }
     }
 }
