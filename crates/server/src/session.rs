@@ -200,6 +200,10 @@ impl Session {
 
     pub(crate) fn subscribe(&self, uri: String, watch: impl FnOnce(&str) -> Watch) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
+        // Under the lock under which they go when it is closed.
+        if self.closed.is_cancelled() {
+            return Err(RpcError::invalid_request("the session is closed; send `initialize` again"));
+        }
         if subscriptions.contains_key(&uri) {
             return Ok(());
         }
@@ -347,6 +351,9 @@ impl Session {
             cancel.cancel();
         }
         lock(&self.questions).clear();
+        // Whoever still holds the session, for what it was asked last, does not watch anything by that.
+        let watches = std::mem::take(&mut *lock(&self.subscriptions));
+        drop(watches);
         for (_, stream) in &lock(&self.streams).recent {
             stream.finish();
         }
@@ -548,7 +555,10 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{AskKind, Pattern, Scope};
+    use portcullis_core::{
+        AskKind, BoxFuture, Call, Catalog, Gate, Outcome, Owns, Pattern, Permit, Provider, Registry, Scope,
+        ToolError,
+    };
 
     fn client() -> Arc<Client> {
         Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None })
@@ -592,6 +602,49 @@ mod tests {
         assert!(http.closed.is_cancelled(), "somebody else has the name now");
         assert!(!line.closed.is_cancelled());
         assert_eq!(*lock(&left), ["local", "ada"]);
+    }
+
+    /// Has one resource, and notes who begins and ceases to watch it.
+    #[derive(Default)]
+    struct Watched(Arc<Mutex<Vec<bool>>>);
+
+    impl Provider for Watched {
+        fn name(&self) -> &str {
+            "watched"
+        }
+
+        fn catalog(&self) -> Catalog {
+            Catalog::default()
+        }
+
+        fn owns_resource(&self, _: &str, _: &str) -> Owns {
+            Owns::Listed
+        }
+
+        fn watch(&self, _: &str, _: &str, wanted: bool) {
+            lock(&self.0).push(wanted);
+        }
+
+        fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
+            Box::pin(async { Err(ToolError::internal("nobody calls it")) })
+        }
+    }
+
+    #[test]
+    fn a_closed_session_watches_nothing_whoever_still_holds_it() {
+        let (registry, provider) = (Registry::default(), Watched::default());
+        let heard = provider.0.clone();
+        registry.add(provider).unwrap();
+        let gate = Gate::new(registry, Vec::new());
+        let session = Session::streaming(client(), "http").unwrap();
+        let caller = crate::dispatch::caller(&session.client());
+        let subscribe = || session.subscribe("x://a".to_owned(), |uri| gate.watch(&caller, uri));
+        subscribe().unwrap();
+        assert_eq!(*lock(&heard), [true]);
+        session.close();
+        assert_eq!(*lock(&heard), [true, false]);
+        assert!(subscribe().is_err());
+        assert_eq!(*lock(&heard), [true, false]);
     }
 
     #[test]
