@@ -139,6 +139,43 @@ pub enum CompletionOf {
     Template(String),
 }
 
+/// What is wanted of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskAsk {
+    Get,
+    /// Answer what it asked.
+    Update,
+    Cancel,
+}
+
+impl TaskAsk {
+    /// Returns the method that asks so.
+    pub fn method(self) -> &'static str {
+        match self {
+            TaskAsk::Get => "tasks/get",
+            TaskAsk::Update => "tasks/update",
+            TaskAsk::Cancel => "tasks/cancel",
+        }
+    }
+}
+
+/// A task that another server has made of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignTask {
+    /// As the client knows it.
+    pub id: String,
+    /// As its server does.
+    pub own: String,
+    pub server: String,
+    /// The tool that was called.
+    pub tool: String,
+}
+
+impl ForeignTask {
+    /// How long the name of a task may be. Others make up what a name is.
+    pub const NAME_BYTES_MAX: usize = 1024;
+}
+
 /// What a call is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -146,6 +183,8 @@ pub enum Target {
     Resource(String),
     Prompt(String),
     Completion(CompletionOf),
+    /// What a call has become that ended without its result. It counts as that call, which was decided about already.
+    Task(TaskAsk, Arc<ForeignTask>),
 }
 
 impl Target {
@@ -156,14 +195,16 @@ impl Target {
             Target::Resource(_) => "resource",
             Target::Prompt(_) => "prompt",
             Target::Completion(_) => "completion",
+            Target::Task(..) => "task",
         }
     }
 
-    /// Returns the name that rules and lists match against.
+    /// Returns the name that rules and lists match against. Those about a task match against its tool instead.
     pub fn name(&self) -> &str {
         match self {
             Target::Tool(name) | Target::Resource(name) | Target::Prompt(name) => name,
             Target::Completion(CompletionOf::Prompt(name) | CompletionOf::Template(name)) => name,
+            Target::Task(_, task) => &task.id,
         }
     }
 }
@@ -293,7 +334,7 @@ pub struct Call {
     pub trail: Arc<Trail>,
     /// Found once by the gate; `None` for a name that nobody registered.
     pub(crate) tool: Option<Arc<ToolDef>>,
-    /// Whether a provider answers for the target. For a tool the same as `tool.is_some()`.
+    /// Whether a provider answers for the target. For a tool, and a task of one, the same as `tool.is_some()`.
     pub(crate) known: bool,
     /// What is decided where no rule speaks, for what is not a tool.
     pub(crate) unruled: Unruled,
@@ -342,7 +383,7 @@ impl Call {
         Call { trail: Arc::new(trail), ..Call::new(caller, target, arguments, ctx) }
     }
 
-    /// Returns the definition of the tool, where the target is a known tool.
+    /// Returns the definition of the tool, where the target is a known tool or a task of one.
     pub fn tool(&self) -> Option<&Arc<ToolDef>> {
         self.tool.as_ref()
     }
@@ -352,12 +393,16 @@ impl Call {
         self.known
     }
 
-    /// Returns what the call does: what a tool declares; a resource, a prompt and a completion are read.
+    /// Returns what the call does: what a tool declares; a resource, a prompt and a completion are read. A task goes on with
+    /// what its tool does when it is answered; to end it begins nothing.
     pub fn effect(&self) -> Effect {
         match &self.target {
             // A name that nobody knows is treated as the worst.
-            Target::Tool(_) => self.tool.as_ref().map_or(Effect::Destroy, |tool| tool.effect),
+            Target::Tool(_) | Target::Task(TaskAsk::Update, _) => {
+                self.tool.as_ref().map_or(Effect::Destroy, |tool| tool.effect)
+            }
             Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => Effect::Read,
+            Target::Task(TaskAsk::Get | TaskAsk::Cancel, _) => Effect::Read,
         }
     }
 

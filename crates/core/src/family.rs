@@ -300,6 +300,8 @@ impl Family {
                 let arguments = object(&call.arguments)?;
                 source.get(name.clone(), arguments, call.ctx).await.map(Output::Prompt)
             }
+            // Nothing here is a task for anybody but the hub itself.
+            Target::Task(..) => Err(unknown()),
             Target::Completion(of) => {
                 let argument = argument_in_progress(&call.arguments)?;
                 let completion = match of {

@@ -5,11 +5,10 @@ use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::label::{Label, Labels};
-use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TaskAsk, TemplateDef, Watch};
+use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -81,11 +80,11 @@ impl<'a> Listing<'a> {
     /// A completion is seen as what it completes, so whoever may not see a prompt gets no proposals for it either.
     pub fn of_call(call: &'a Call) -> Listing<'a> {
         match (&call.target, call.tool()) {
-            (Target::Tool(_), Some(tool)) => Listing::of_tool(tool),
+            (Target::Tool(_) | Target::Task(..), Some(tool)) => Listing::of_tool(tool),
             // Nobody knows the name, so nothing good is assumed of it.
-            (Target::Tool(name), None) => Listing {
+            (Target::Tool(_) | Target::Task(..), None) => Listing {
                 kind: "tool",
-                name,
+                name: call.target.name(),
                 also: None,
                 effect: Effect::Destroy,
                 reach: Reach::Outside,
@@ -177,28 +176,28 @@ impl Gate {
     /// Takes a call down the road and brings its outcome back.
     pub fn call(&self, call: impl Into<Box<Call>>) -> BoxFuture<'_, Outcome> {
         let mut call = call.into();
-        if let Target::Tool(name) = &call.target {
-            let view = call.caller.client.scope.view;
-            call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
-            call.known = call.tool.is_some();
-        } else {
-            let unruled = self.registry.knows(&call.target, &call.caller.client.name);
-            call.known = unruled.is_some();
-            call.unruled = unruled.unwrap_or_default();
+        let view = call.caller.client.scope.view;
+        match &call.target {
+            Target::Tool(name) => {
+                call.tool = self.registry.tool(name).filter(|tool| tool.is_for(view));
+                call.known = call.tool.is_some();
+            }
+            Target::Task(_, task) => {
+                let is_same =
+                    |tool: &ToolDef| tool.is_for(view) && tool.server.as_ref() == Some(&task.server);
+                call.tool = self.registry.tool(&task.tool).filter(|tool| is_same(tool));
+                call.known = call.tool.is_some();
+            }
+            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => {
+                let unruled = self.registry.knows(&call.target, &call.caller.client.name);
+                call.known = unruled.is_some();
+                call.unruled = unruled.unwrap_or_default();
+            }
         }
         if let Target::Completion(_) = &call.target {
             call.sight = Some(Sight { layers: self.layers.clone(), caller: call.caller.clone() });
         }
         Next { layers: &self.layers, registry: &self.registry }.run(call)
-    }
-
-    /// Asks the server of that name after a task of its own. The call that became the task came by the road; whose task
-    /// it is was seen to by whoever asks.
-    pub async fn task(&self, server: &str, ask: TaskAsk) -> Result<Box<RawValue>, ToolError> {
-        match self.server(server) {
-            Some(server) => server.task(Permit(()), ask).await,
-            None => Err(ToolError::unknown("task", &ask.id)),
-        }
     }
 
     /// Returns a listener for changes of what is behind the gate.
@@ -244,7 +243,7 @@ impl Gate {
     pub fn input_bytes_max(&self, target: &Target) -> usize {
         match target {
             Target::Tool(name) => self.registry.tool(name).map(|tool| tool.limits.input_bytes_max),
-            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) | Target::Task(..) => None,
         }
         .unwrap_or(usize::MAX)
     }
@@ -268,13 +267,7 @@ impl Gate {
 
     /// Returns whether the caller sees something of a server.
     pub fn sees_server(&self, caller: &Caller, name: &str) -> bool {
-        self.server(name).is_some_and(|provider| is_seen(&*provider, &self.shows(caller)))
-    }
-
-    /// Returns the server of that name. A family of native tools may have the same.
-    fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
-        let is_meant = |known: &Arc<dyn Provider>| known.name() == name && known.prefix().is_some();
-        self.registry.providers().into_iter().find(is_meant)
+        self.registry.server(name).is_some_and(|provider| is_seen(&*provider, &self.shows(caller)))
     }
 
     pub fn prompts(&self, caller: &Caller) -> Result<Vec<Arc<PromptDef>>, ToolError> {

@@ -31,8 +31,8 @@ mod waits;
 
 pub use audience::{Audience, Clients};
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, Origin, Passed, Scope, Target, ToolView,
-    Trail, digest_of,
+    Arguments, Call, CallId, Caller, Client, CompletionOf, Decision, ForeignTask, Origin, Passed, Scope,
+    Target, TaskAsk, ToolView, Trail, digest_of,
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{
@@ -55,8 +55,7 @@ pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
     Catalog, Change, Changes, Definition, Expected, NAME_CHARS_MAX, NAME_HASH_CHARS, Owns, PromptArgument,
-    PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TaskAsk, TemplateDef, Watch,
-    second_name,
+    PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TemplateDef, Watch, second_name,
 };
 pub use root::Root;
 pub use scrub::Scrub;

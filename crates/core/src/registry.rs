@@ -4,7 +4,6 @@ mod index;
 
 use crate::Outcome;
 use crate::call::{Call, Target};
-use crate::context::Answers;
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::tool::{ToolDef, Unruled};
@@ -187,12 +186,6 @@ pub trait Provider: Send + Sync {
     }
 
     fn call(&self, permit: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome>;
-
-    /// Asks after a task that a call here has become.
-    fn task(&self, permit: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
-        let _ = permit;
-        Box::pin(async move { Err(ToolError::unknown("task", &ask.id)) })
-    }
 }
 
 /// Whether an address is a provider's to answer for.
@@ -246,17 +239,6 @@ pub struct Expected {
     pub naming: String,
     pub tools: Vec<String>,
     pub prompts: Vec<String>,
-}
-
-/// A request about a task that another server runs.
-#[derive(Debug, Clone)]
-pub struct TaskAsk {
-    pub method: &'static str,
-    /// Whose task it is.
-    pub client: String,
-    pub id: String,
-    /// What the client answers, where the task asked something.
-    pub answers: Answers,
 }
 
 /// Something that clients may want to know of.
@@ -429,6 +411,11 @@ impl Registry {
 
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<ToolDef>> {
         self.inner.index.load().tools.get(name).map(|(tool, _)| tool.clone())
+    }
+
+    /// Returns the server of that name. A family of native tools may have the same.
+    pub(crate) fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        self.inner.index.load().server(name)
     }
 
     /// Returns what is decided about the target where no rule speaks, or `None` if nobody answers for it.

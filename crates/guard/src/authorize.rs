@@ -7,7 +7,8 @@ use crate::policy::Policy;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use portcullis_core::{
-    BoxFuture, Call, Caller, Clock, Decision, Layer, Listing, Next, Outcome, Shows, ToolError,
+    BoxFuture, Call, Caller, Clock, Decision, Layer, Listing, Next, Outcome, Shows, Target, TaskAsk,
+    ToolError,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,22 @@ impl Authorize {
         self.policy.load().decide(caller, listing, self.now())
     }
 
+    fn decide_call(&self, call: &Call) -> Decision {
+        match &call.target {
+            // Ended it can be in any case, by whoever began it.
+            Target::Task(TaskAsk::Cancel, _) => Decision::Allow { rule: "cancel".to_owned() },
+            _ if !call.is_known() => Decision::Deny { rule: "unknown".to_owned() },
+            Target::Task(TaskAsk::Get | TaskAsk::Update, _) => {
+                match self.decide(&call.caller, &Listing::of_call(call)) {
+                    // Whoever had to be asked was asked about the call, and one yes covers a call to its end.
+                    Decision::Ask { rule } => Decision::Allow { rule },
+                    decided => decided,
+                }
+            }
+            _ => self.decide(&call.caller, &Listing::of_call(call)),
+        }
+    }
+
     /// Returns which rules hold now, as far as the time is concerned.
     pub(crate) fn in_force(&self) -> Vec<bool> {
         self.policy.load().in_force(self.now())
@@ -63,11 +80,7 @@ impl Authorize {
 
 impl Layer for Authorize {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        let decision = if call.is_known() {
-            self.decide(&call.caller, &Listing::of_call(&call))
-        } else {
-            Decision::Deny { rule: "unknown".to_owned() }
-        };
+        let decision = self.decide_call(&call);
         let denied = matches!(decision, Decision::Deny { .. });
         // Whatever a decision stood there before, it was not made here.
         let already_decided = call.trail.decision.set(decision).is_err();

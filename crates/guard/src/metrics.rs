@@ -92,6 +92,7 @@ struct Inner {
     resource: Arc<Series>,
     prompt: Arc<Series>,
     completion: Arc<Series>,
+    task: Arc<Series>,
 }
 
 /// The series of one tool, found once and kept.
@@ -186,6 +187,7 @@ impl Metrics {
                 resource: Series::new("resource"),
                 prompt: Series::new("prompt"),
                 completion: Series::new("completion"),
+                task: Series::new("task"),
             }),
         }
     }
@@ -255,6 +257,8 @@ impl Metrics {
             (Target::Resource(_), _) => self.inner.resource.clone(),
             (Target::Prompt(_), _) => self.inner.prompt.clone(),
             (Target::Completion(_), _) => self.inner.completion.clone(),
+            // Not the tool's: one call of it may be looked at a thousand times.
+            (Target::Task(..), _) => self.inner.task.clone(),
         }
     }
 

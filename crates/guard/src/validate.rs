@@ -9,7 +9,8 @@ use jsonschema::Validator;
 use portcullis_core::json::{is_mistakable, printable};
 use portcullis_core::schema::plainly_fits;
 use portcullis_core::{
-    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, ToolDef, ToolError,
+    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target, TaskAsk, ToolDef,
+    ToolError,
 };
 use serde_json::Value;
 
@@ -32,16 +33,24 @@ impl Layer for Validate {
 }
 
 fn check(call: &Call) -> Result<(), ToolError> {
-    let Some(tool) = call.tool() else {
+    let readable = || call.arguments.value().map(|_| ()).map_err(|reason| invalid(&[reason.to_owned()]));
+    let tool = match (&call.target, call.tool()) {
+        // Ended it can be in any case.
+        (Target::Task(TaskAsk::Cancel, _), _) => return readable(),
         // Resources, prompts and completions have no schema: their providers say themselves what they need.
-        return call.arguments.value().map(|_| ()).map_err(|reason| invalid(&[reason.to_owned()]));
+        (_, None) => return readable(),
+        (_, Some(tool)) => tool,
     };
     // Before a person is asked about a call that cannot run.
     if let Some(hint) = &tool.withheld {
         let message = format!("tool `{}` waits until a person has looked at it", tool.name);
         return Err(ToolError::unavailable(message).hint(hint.clone()));
     }
-    check_arguments(tool, &call.arguments)
+    match &call.target {
+        // What is said to a task is no argument of its tool: the server knows what it asked.
+        Target::Task(..) => readable(),
+        _ => check_arguments(tool, &call.arguments),
+    }
 }
 
 /// Says whether a tool takes these arguments. Every call is checked so.

@@ -11,10 +11,10 @@ use crate::peer::{RoundPeer, SessionPeer};
 use crate::search;
 use crate::session::Session;
 use crate::stream::{Outlet, Stream};
-use crate::tasks::ForeignTask;
+use crate::tasks;
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
-    Origin, Passed, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
+    Origin, Outcome, Output, Passed, Peer, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
 };
 use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
@@ -58,12 +58,6 @@ pub(crate) enum Job {
         exchange: Exchange,
         uri: String,
     },
-    /// Ask after a task that another server runs.
-    Task {
-        exchange: Exchange,
-        task: ForeignTask,
-        ask: TaskAsk,
-    },
     /// Tell of changes until the client has had enough, or there is nobody to tell.
     Listen {
         listening: Listening,
@@ -95,9 +89,6 @@ impl Job {
                 Some(listed.map(Body::Clean))
             }
             Job::Subscribe { exchange, uri } => Some(unchecked(Box::pin(exchange.subscribed(&uri)).await)),
-            Job::Task { exchange, task, ask } => {
-                Some(unchecked(Box::pin(exchange.ask_after(&task, ask)).await))
-            }
             Job::Listen { listening, answer, cancel, over } => {
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
@@ -123,15 +114,9 @@ impl CallJob {
             let duration = format_args!("{}ms", started.elapsed().as_millis());
             tracing::debug!(target: "mcp", %id, %duration, success, "tool execution completed");
         }
+        let outcome = outcome.and_then(|output| hub.name_task(&client, &target, output));
         let mut error = match outcome {
-            Ok(mut output) => {
-                if let (portcullis_core::Output::Raw(raw), Target::Tool(name)) = (&mut output, &target)
-                    && let Some(task) = hub.tasks.remember(&client, name, || hub.gate.server_of(name), raw)
-                {
-                    *raw = task.renamed(std::mem::take(raw));
-                }
-                return Some(Ok(Body::Clean(render::output(revision, &target, &output))));
-            }
+            Ok(output) => return Some(Ok(Body::Clean(render::output(revision, &target, &output)))),
             Err(error) => error,
         };
         if error.kind == ErrorKind::Cancelled && cancel.is_cancelled() {
@@ -152,15 +137,31 @@ impl CallJob {
     }
 }
 
-fn is_error(output: &portcullis_core::Output) -> bool {
-    matches!(output, portcullis_core::Output::Tool(tool) if tool.is_error)
+impl Hub {
+    /// Has the client know a task of another server's by a name that is nobody else's.
+    fn name_task(&self, client: &Client, target: &Target, output: Output) -> Outcome {
+        let Output::Raw(raw) = output else { return Ok(output) };
+        let task = match target {
+            Target::Tool(name) => self.tasks.remember(client, name, || self.gate.server_of(name), &raw)?,
+            Target::Task(_, task) => Some(task.clone()),
+            Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+        };
+        Ok(Output::Raw(match task {
+            Some(task) => tasks::renamed(&task, raw),
+            None => raw,
+        }))
+    }
+}
+
+fn is_error(output: &Output) -> bool {
+    matches!(output, Output::Tool(tool) if tool.is_error)
 }
 
 /// Returns how a failure is told: as the tool's family does it, as far as the caller may know of the tool.
 pub(crate) fn error_style(hub: &Hub, client: &Arc<Client>, target: &Target) -> ErrorStyle {
     match target {
         Target::Tool(name) => hub.gate.find_tool(&caller(client), name).map(|tool| tool.error_style),
-        Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+        Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) | Target::Task(..) => None,
     }
     .unwrap_or_default()
 }
@@ -210,15 +211,14 @@ impl Exchange {
             | Method::ListPrompts
             | Method::ListResources
             | Method::ListTemplates => Ok(()),
+            // As are those about tasks of other servers.
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => Ok(()),
             Method::Initialize
             | Method::Discover
             | Method::Subscribe
             | Method::Unsubscribe
             | Method::SetLogLevel
-            | Method::Listen
-            | Method::GetTask
-            | Method::UpdateTask
-            | Method::CancelTask => self.charge(),
+            | Method::Listen => self.charge(),
         };
         if let Err(refused) = charged {
             return Job::Ready(Err(refused));
@@ -248,13 +248,9 @@ impl Exchange {
             },
             Method::Unsubscribe => self.unsubscribe(params),
             Method::SetLogLevel => self.set_log_level(params),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
-                match self.foreign_task(method, params) {
-                    Ok(Some((task, ask))) => return Job::Task { exchange: self, task, ask },
-                    Ok(None) => self.task(method, params),
-                    Err(error) => Err(error),
-                }
-            }
+            Method::GetTask => return self.ask_after(TaskAsk::Get, params),
+            Method::UpdateTask => return self.ask_after(TaskAsk::Update, params),
+            Method::CancelTask => return self.ask_after(TaskAsk::Cancel, params),
         };
         Job::Ready(unchecked(answer))
     }
@@ -450,8 +446,11 @@ impl Exchange {
             Err(error) => return Job::Ready(Err(error)),
         };
         let answered = job.round.as_ref().is_some_and(|round| !round.answers().is_empty());
+        // What has begun in an earlier round goes on as what it is: as a task it would be begun once more.
+        let goes_on = job.round.as_ref().is_some_and(|round| round.state().is_some());
         match (support, offers.tasks) {
             (TaskSupport::Never, _) | (TaskSupport::Optional, false) => Job::Call(job),
+            (TaskSupport::Optional, true) if goes_on => Job::Call(job),
             (TaskSupport::Required | TaskSupport::RequiredAfterQuestions, false) => {
                 Job::Ready(Err(era::missing_tasks()))
             }
@@ -529,52 +528,39 @@ impl Exchange {
         Ok(CallJob { hub, id, revision, call: Box::new(call), round: Some(round) })
     }
 
-    /// Returns where to ask after a task, if another server runs it.
-    fn foreign_task(
-        &self,
-        method: Method,
-        params: &Params<'_>,
-    ) -> Result<Option<(ForeignTask, TaskAsk)>, RpcError> {
-        if !self.offers().tasks {
-            return Ok(None);
-        }
-        let id = params.text(Key::TaskId)?;
-        let Some(task) = self.hub.tasks.foreign(&self.client, &id) else { return Ok(None) };
-        // Ended it can be in any case; but nothing more comes of what the client may not call any more, or nobody trusts.
-        if method != Method::CancelTask && self.hub.gate.find_tool(&self.caller(), &task.tool).is_none() {
-            return Ok(None);
-        }
-        let (method, answers) = match method {
-            Method::GetTask => ("tasks/get", Answers::new()),
-            Method::CancelTask => ("tasks/cancel", Answers::new()),
-            _ => ("tasks/update", input_responses(params)?),
+    /// Asks after a task: its server, by the road on which its call came, or the hub itself.
+    fn ask_after(self, ask: TaskAsk, params: &Params<'_>) -> Job {
+        let foreign = match params.text(Key::TaskId) {
+            Ok(id) if self.offers().tasks => self.hub.tasks.foreign(&self.client, &id),
+            _ => None,
         };
-        let ask = TaskAsk { method, client: self.client.name.clone(), id: task.own.clone(), answers };
-        Ok(Some((task, ask)))
+        let Some(task) = foreign else {
+            return Job::Ready(unchecked(self.charge().and_then(|()| self.task(ask, params))));
+        };
+        let asked = input_responses(params).and_then(|answers| {
+            let mut said = serde_json::Map::new();
+            said.insert("method".to_owned(), ask.method().into());
+            said.insert("taskId".to_owned(), task.id.as_str().into());
+            if ask == TaskAsk::Update {
+                said.insert(Key::InputResponses.as_str().to_owned(), answers.into_iter().collect());
+            }
+            let arguments = Arguments::of(&Value::Object(said));
+            self.call_with(Target::Task(ask, task), arguments, params)
+        });
+        asked.map_or_else(|error| Job::Ready(Err(error)), Job::Call)
     }
 
-    async fn ask_after(&self, task: &ForeignTask, ask: TaskAsk) -> Answer {
-        let target = Target::Prompt(ask.id.clone());
-        match self.hub.gate.task(&task.server, ask).await {
-            Ok(answer) => Ok(era::dress_foreign(
-                self.revision,
-                era::ResultKind::Plain,
-                task.renamed(answer).get().as_bytes().to_vec(),
-            )),
-            Err(error) => render::failure(self.revision, &target, ErrorStyle::Sentence, &error),
-        }
-    }
-
-    fn task(&self, method: Method, params: &Params<'_>) -> Answer {
+    /// Asks after a task that the hub runs.
+    fn task(&self, ask: TaskAsk, params: &Params<'_>) -> Answer {
         if !self.offers().tasks {
             return Err(era::missing_tasks());
         }
         let id = params.text(Key::TaskId)?;
         let tasks = &self.hub.tasks;
-        let answer = match method {
-            Method::GetTask => tasks.get(&self.client, &id)?,
-            Method::CancelTask => tasks.cancel(&self.client, &id)?,
-            _ => tasks.update(&self.client, &id, input_responses(params)?)?,
+        let answer = match ask {
+            TaskAsk::Get => tasks.get(&self.client, &id)?,
+            TaskAsk::Cancel => tasks.cancel(&self.client, &id)?,
+            TaskAsk::Update => tasks.update(&self.client, &id, input_responses(params)?)?,
         };
         Ok(era::dress(self.revision, era::ResultKind::Plain, answer.to_string().into_bytes()))
     }

@@ -3,8 +3,8 @@
 use crate::dispatch::{CallJob, error_style, log_failure};
 use crate::session::random_id;
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, LogMessage, Peer, Progress,
-    Question,
+    Answers, Ask, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, ForeignTask, LogMessage, Peer,
+    Progress, Question, ToolError,
 };
 use portcullis_wire::era::{self, ResultKind};
 use portcullis_wire::rpc::{Answer, SERVER_ERROR};
@@ -135,26 +135,12 @@ pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
     /// Those that other servers run, by whose call it was; the oldest first. Also when they have ended: their results can
     /// be asked for as long as their servers have them.
-    foreign: Mutex<HashMap<String, VecDeque<ForeignTask>>>,
+    foreign: Mutex<HashMap<String, VecDeque<Arc<ForeignTask>>>>,
 }
 
-/// A task of another server's.
-#[derive(Clone)]
-pub(crate) struct ForeignTask {
-    /// As the client knows it.
-    id: String,
-    /// As its server does.
-    pub(crate) own: String,
-    pub(crate) server: String,
-    /// The tool that was called.
-    pub(crate) tool: String,
-}
-
-impl ForeignTask {
-    /// Returns what the server says of it as the client knows it.
-    pub(crate) fn renamed(&self, said: Box<RawValue>) -> Box<RawValue> {
-        if self.id == self.own { said } else { era::with_task_id(&said, &self.id) }
-    }
+/// Returns what a server says of its task as the client knows it.
+pub(crate) fn renamed(task: &ForeignTask, said: Box<RawValue>) -> Box<RawValue> {
+    if task.id == task.own { said } else { era::with_task_id(&said, &task.id) }
 }
 
 /// Returns the id of the task that a result names instead of being one.
@@ -174,7 +160,7 @@ fn task_of(result: &RawValue) -> Option<String> {
 }
 
 /// Forgets a task if there is no room for one more of this owner's: its own, unless others have more.
-fn make_room(foreign: &mut HashMap<String, VecDeque<ForeignTask>>, owner: &str) {
+fn make_room(foreign: &mut HashMap<String, VecDeque<Arc<ForeignTask>>>, owner: &str) {
     let total: usize = foreign.values().map(VecDeque::len).sum();
     let own = foreign.get(owner).map_or(0, VecDeque::len);
     let loses = if own >= FOREIGN_PER_CLIENT_MAX {
@@ -196,16 +182,26 @@ fn make_room(foreign: &mut HashMap<String, VecDeque<ForeignTask>>, owner: &str) 
 
 impl Tasks {
     /// Remembers whose task it is that another server has made of a call, if that is what the result says. Servers know
-    /// nothing of each other, and may call theirs the same: the client is told another id then.
+    /// nothing of each other, and may call theirs the same: the client is told another id then. A task that cannot be
+    /// remembered is an error, because nobody could ask after it.
     pub(crate) fn remember(
         &self,
         owner: &Client,
         tool: &str,
         server: impl FnOnce() -> Option<String>,
         result: &RawValue,
-    ) -> Option<ForeignTask> {
-        let own = task_of(result)?;
-        let server = server()?;
+    ) -> Result<Option<Arc<ForeignTask>>, ToolError> {
+        let Some(own) = task_of(result) else { return Ok(None) };
+        let Some(server) = server() else { return Ok(None) };
+        if own.len() > ForeignTask::NAME_BYTES_MAX {
+            let (bytes, bytes_max) = (own.len(), ForeignTask::NAME_BYTES_MAX);
+            let message = format!(
+                "server `{server}` has begun a task with a name of {bytes} bytes, at most {bytes_max} are allowed"
+            );
+            return Err(ToolError::new(ErrorKind::Upstream, message).hint(
+                "whether the call is carried out is not known; report this to whoever offers the server",
+            ));
+        }
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         let is_anothers = |id: &str| {
             let mut of_client = foreign.get(&owner.name).into_iter().flatten();
@@ -219,14 +215,14 @@ impl Tasks {
         while is_anothers(&id) {
             id.push('\'');
         }
-        let task = ForeignTask { id, own, server, tool: tool.to_owned() };
+        let task = Arc::new(ForeignTask { id, own, server, tool: tool.to_owned() });
         make_room(&mut foreign, &owner.name);
         foreign.entry(owner.name.clone()).or_default().push_back(task.clone());
-        Some(task)
+        Ok(Some(task))
     }
 
     /// Finds a task that another server runs for this client.
-    pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<ForeignTask> {
+    pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<Arc<ForeignTask>> {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         foreign.get(&owner.name)?.iter().rev().find(|task| task.id == id).cloned()
     }
@@ -501,6 +497,21 @@ mod tests {
         assert_eq!(kept, FOREIGN_MAX);
         tasks.forget_of("ada");
         assert!(tasks.foreign(&ada, "ada-0").is_none(), "it may be another's name by now");
+    }
+
+    #[test]
+    fn a_task_with_a_name_that_is_too_long_is_no_task() {
+        let (tasks, ada) = (Tasks::default(), client("ada"));
+        for (bytes, is_kept) in
+            [(ForeignTask::NAME_BYTES_MAX, true), (ForeignTask::NAME_BYTES_MAX + 1, false)]
+        {
+            let id = "x".repeat(bytes);
+            let result =
+                RawValue::from_string(format!(r#"{{"resultType":"task","taskId":"{id}"}}"#)).unwrap();
+            let kept = tasks.remember(&ada, "shop_pay", || Some("shop".to_owned()), &result);
+            assert_eq!(kept.is_ok(), is_kept);
+            assert_eq!(tasks.foreign(&ada, &id).is_some(), is_kept);
+        }
     }
 
     #[tokio::test]

@@ -16,8 +16,8 @@ use crate::task::{self, TaskPeer, Tasking};
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, Call, Client, ErrorKind, ForeignError, InputRequired, OWN_KEYS, Peer,
-    Question, Target, ToolError, json,
+    Answers, Ask, AskKind, AskRefused, Call, Client, ErrorKind, ForeignError, InputRequired, Limit, OWN_KEYS,
+    Peer, Question, Target, ToolError, json,
 };
 use portcullis_wire::era;
 use portcullis_wire::params::Fields;
@@ -40,6 +40,8 @@ const ROUNDS_MAX: usize = 32;
 const PARKED_FOR: Duration = Duration::from_secs(300);
 /// How many calls of one server may be kept so.
 const PARKED_MAX: usize = 256;
+/// How many of them may be one client's, so that one who never comes back leaves room for others.
+const PARKED_PER_CLIENT_MAX: usize = 64;
 /// Under which keys a client is asked to show addresses that a person has to follow before the call.
 const ADDRESS_KEYS: &str = "address_";
 
@@ -184,7 +186,9 @@ impl Parked {
         getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
         let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut all = self.lock();
-        if all.len() >= PARKED_MAX {
+        let is_same = |kept: &&Kept| kept.call.sent.client.name == call.sent.client.name;
+        if all.len() >= PARKED_MAX || all.values().filter(is_same).count() >= PARKED_PER_CLIENT_MAX {
+            Limit::Questions.hit();
             return Err(ToolError::unavailable("too many calls wait for answers of their clients")
                 .hint("try again later"));
         }
@@ -293,6 +297,11 @@ pub(crate) fn drive<'a>(
                 _ => None,
             };
             Drive::begin(connection, parked, call, request, Some((state, answers.clone())))
+        }
+        // The server has begun already, and would begin once more.
+        (Some(_), None) => {
+            return Err(ToolError::unavailable("the call cannot go on in this way")
+                .hint("make the call again from the beginning"));
         }
         _ => Drive::begin(connection, parked, call, request, None),
     };

@@ -1,6 +1,5 @@
 //! A configured server as a provider, whether it is one for all clients or one for each of them.
 
-use crate::connection::RequestError;
 use crate::lists::Listed;
 use crate::outside;
 use crate::own::Own;
@@ -11,12 +10,10 @@ use crate::supervise;
 use crate::trust::Trust;
 use crate::uses::Use;
 use portcullis_core::{
-    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Owns, Permit, Provider, ResourceDef, Taken,
-    TaskAsk, ToolError, Unruled,
+    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Owns, Permit, Provider, ResourceDef, Taken, Target,
+    ToolError, Unruled,
 };
 use portcullis_store::pins::Snapshot;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -229,30 +226,12 @@ impl Provider for Upstream {
         Box::pin(async move { Ok(resources) })
     }
 
-    fn task(&self, _: Permit, ask: TaskAsk) -> BoxFuture<'_, Result<Box<RawValue>, ToolError>> {
-        Box::pin(async move {
-            let server = self.of(&ask.client)?;
-            let connection = server.connected(&server.stop, None).await?;
-            let mut more = String::new();
-            if !ask.answers.is_empty() {
-                let answers = Value::Object(ask.answers.into_iter().collect());
-                more = format!(r#""inputResponses":{answers}"#);
-            }
-            let answer = connection.about_task(ask.method, &ask.id, &more, server.spec.timeout).await;
-            match &answer {
-                Ok(_) if ask.method == "tasks/cancel" => server.uses.task_ended(&ask.id),
-                Ok(said) => server.uses.tasks_in(said),
-                // It knows of no such task any more.
-                Err(RequestError::Refused(_)) => server.uses.task_ended(&ask.id),
-                Err(_) => {}
-            }
-            answer.map_err(|error| error.told(&server.spec.name))
-        })
-    }
-
     fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let server = self.of(&call.caller.client.name)?;
+            if let Target::Task(ask, task) = &call.target {
+                return server.ask_after(&call, *ask, &task.own).await;
+            }
             if call.ctx.peer.session().is_none() {
                 server.uses.without_session();
             }

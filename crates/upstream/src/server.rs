@@ -1,5 +1,6 @@
 //! One server: what it offers now, and the road of a call to it.
 
+mod tasks;
 mod watches;
 
 use crate::catalog::{self, Offer, OwnTool, Said, Shown};
@@ -463,6 +464,8 @@ impl Server {
                 forms.any(|form| trust.standing(name, seen, Kind::Template, form) == Standing::Trusted)
             }
             Target::Resource(_) => trust.knows(name, &seen.identity),
+            // Its call was made when the tool stood.
+            Target::Task(..) => true,
             Target::Completion(CompletionOf::Template(form)) => {
                 trust.standing(name, seen, Kind::Template, form) == Standing::Trusted
             }
@@ -687,6 +690,8 @@ impl Server {
                 let params = format!(r#""uri":{}"#, text(uri));
                 ("resources/read", params, Some(Named::Other(uri.clone())), Vec::new())
             }
+            // Asked after in another way.
+            Target::Task(..) => return Err(unknown()),
             Target::Completion(of) => {
                 let mut params = json::parse_exact(arguments)
                     .map_err(|error| ToolError::invalid_args(error.to_string()))?;

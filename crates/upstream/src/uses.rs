@@ -1,6 +1,7 @@
 //! Whether anybody needs a server now, and since when nobody has.
 
 use crate::server::Server;
+use portcullis_core::ForeignTask;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -13,8 +14,6 @@ use tokio::time::Instant;
 
 /// How many tasks are remembered that clients ask after. A server with more of them is busy in any case.
 const TASKS_MAX: usize = 1_000;
-/// How long the name of such a task may be. Others make up what a name is.
-const TASK_NAME_BYTES_MAX: usize = 1024;
 /// How long a task is believed to run, whatever its server says.
 const TASK_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -98,7 +97,7 @@ impl Uses {
         }
         let ttl = task.ttl_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
         let mut tasks = self.tasks();
-        if tasks.len() < TASKS_MAX && task.task_id.len() <= TASK_NAME_BYTES_MAX {
+        if tasks.len() < TASKS_MAX && task.task_id.len() <= ForeignTask::NAME_BYTES_MAX {
             let until = Instant::now() + ttl.unwrap_or(TASK_MAX).min(TASK_MAX);
             tasks.entry(task.task_id).or_insert(until);
         }
@@ -217,7 +216,9 @@ mod tests {
         assert!(says(&uses, begun));
         uses.forget_tasks();
         assert!(!uses.any_task());
-        for (length, is_kept) in [(TASK_NAME_BYTES_MAX + 1, false), (TASK_NAME_BYTES_MAX, true)] {
+        for (length, is_kept) in
+            [(ForeignTask::NAME_BYTES_MAX + 1, false), (ForeignTask::NAME_BYTES_MAX, true)]
+        {
             let named = format!(r#"{{"taskId":"{}","status":"working"}}"#, "t".repeat(length));
             assert_eq!(says(&uses, &named), is_kept, "{length}");
         }

@@ -37,7 +37,7 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
             let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
             let taken = match target {
                 Target::Tool(_) => era::structured_as_taken(revision, raw),
-                Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => None,
+                Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) | Target::Task(..) => None,
             };
             let raw = taken.as_ref().unwrap_or(raw);
             let mut result = Vec::with_capacity(raw.get().len() + ENVELOPE_BYTES);

@@ -160,8 +160,14 @@ impl Index {
             }
             Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
             Target::Resource(uri) => self.owner_of(uri, client),
+            Target::Task(_, task) => return self.server(&task.server),
         };
         at.map(|at| self.providers[at].clone())
+    }
+
+    pub(super) fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let is_meant = |known: &&Arc<dyn Provider>| known.name() == name && known.prefix().is_some();
+        self.providers.iter().find(is_meant).cloned()
     }
 
     /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits, and those before

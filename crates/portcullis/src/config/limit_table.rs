@@ -74,7 +74,10 @@ fn about(limit: Limit) -> (Bound, &'static str) {
         Limit::Subscriptions => (Fixed("1000 resources"), "an error"),
         Limit::Listeners => (Fixed("1000 of a client, 10000 in all"), "an error"),
         Limit::Tasks => (Fixed("100 of a client, 1000 in all"), "an error"),
-        Limit::Questions => (Fixed("64 of a session"), "the call is told that the client cannot be asked"),
+        Limit::Questions => (
+            Fixed("64 of a session; 64 calls of a client that wait for its answers at one server"),
+            "the call is told that the client cannot be asked",
+        ),
         Limit::StreamBacklog => (Fixed("16 MiB unread (HTTP+SSE)"), "the session is closed"),
         Limit::OwnServers => (
             Fixed("32 clients of a server with `per_client`; `mcp.NAME.clients_max`"),

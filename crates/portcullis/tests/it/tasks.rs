@@ -176,6 +176,100 @@ async fn a_client_that_knows_tasks_gets_one() {
     }
 }
 
+/// What a client of the newer era says of itself that knows tasks.
+fn knows_tasks() -> Value {
+    let offers = json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    json!({ "io.modelcontextprotocol/clientCapabilities": offers })
+}
+
+/// Asks after a task until it is as expected, and returns how it stands then.
+async fn stands(client: &mut McpClient, task: &Value, status: &str) -> Value {
+    let ask = json!({ "taskId": task, "_meta": knows_tasks() });
+    until(status, async || {
+        let stands = client.result("tasks/get", ask.clone()).await;
+        (stands["status"] == status).then_some(stands)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_asked_after_a_task_is_on_the_record() {
+    let home = home();
+    let (hub, _) = begun(&home, "2026-07-28", "", json!({})).await;
+    let mut client = http(&hub, "2026-07-28").await;
+    let call = json!({ "name": "far_report", "arguments": { "ask": true }, "_meta": knows_tasks() });
+    let begun = client.result("tools/call", call).await;
+    let task = &begun["taskId"];
+    stands(&mut client, task, "input_required").await;
+    let answers = json!({ "who": { "action": "accept", "content": { "name": "ghp_0123456789abcdefghijABCDEFGHIJ012345" } } });
+    client
+        .result("tasks/update", json!({ "taskId": task, "inputResponses": answers, "_meta": knows_tasks() }))
+        .await;
+    let ended = stands(&mut client, task, "completed").await;
+    assert!(text(&ended["result"]).contains("reported to"), "{ended}");
+    let records = home.run(&["audit", "search", "--tool", "far_report", "--json"]).await.stdout;
+    for expected in ["tasks/get", "tasks/update", "inputResponses"] {
+        assert!(records.contains(expected), "{expected}: {records}");
+    }
+    assert!(!records.contains("ghp_0123456789"), "{records}");
+    let page = home.run(&["audit", "search", "--json"]).await.stdout;
+    assert!(page.contains(r#""kind":"task""#), "{page}");
+}
+
+#[tokio::test]
+async fn nothing_more_comes_of_a_task_whose_tool_may_not_be_called_but_it_can_be_ended() {
+    let home = home();
+    let (hub, mut old) = begun(&home, "2026-07-28", "", json!({})).await;
+    let mut client = http(&hub, "2026-07-28").await;
+    let call = json!({ "name": "far_report", "arguments": { "looks": 100_000 }, "_meta": knows_tasks() });
+    let begun = client.result("tools/call", call).await;
+    let ask = json!({ "taskId": begun["taskId"], "_meta": knows_tasks() });
+    stands(&mut client, &begun["taskId"], "working").await;
+    let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    let rule = |decision: &str| {
+        let rule = format!("[[policy]]\ntools = [\"far_report\"]\ndecision = \"{decision}\"\n");
+        home.configure(&format!("{before}\n[approvals]\nwait_secs = 0\n{rule}"));
+    };
+    // A person would be asked about another call, and was about this one.
+    rule("ask");
+    until("the rule holds", async || {
+        let call = json!({ "name": "far_report", "arguments": {}, "_meta": knows_tasks() });
+        let answer = client.result("tools/call", call).await;
+        (answer["resultType"] == "input_required").then_some(())
+    })
+    .await;
+    stands(&mut client, &begun["taskId"], "working").await;
+    rule("deny");
+    let refused = until("the rule holds", async || {
+        let stands = client.request("tasks/get", ask.clone()).await;
+        stands.get("error").is_some().then_some(stands)
+    })
+    .await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("task"), "{refused}");
+    client.result("tasks/cancel", ask).await;
+    assert!(seen(&mut old).await.contains(&"tasks/cancel".to_owned()));
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_is_not_begun_once_more_as_a_task() {
+    let home = home();
+    let (hub, mut old) = begun(&home, "2025-11-25", "", json!({})).await;
+    let mut new = http(&hub, "2026-07-28").await;
+    let without = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
+    let mut call = json!({ "name": "far_report", "arguments": { "ask": true }, "_meta": without });
+    let asked = new.result("tools/call", call.clone()).await;
+    let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    call["requestState"] = asked["requestState"].clone();
+    call["inputResponses"] = json!({ key: { "action": "accept", "content": { "name": "new" } } });
+    call["_meta"] = knows_tasks();
+    let answer = new.result("tools/call", call).await;
+    assert!(text(&answer).contains(r#""name":"new""#), "{answer}");
+    // One for the report, and one for this question.
+    let calls = seen(&mut old).await.iter().filter(|method| *method == "tools/call").count();
+    assert_eq!(calls, 2);
+}
+
 /// Both servers call their first task the same.
 #[tokio::test]
 async fn tasks_of_two_servers_are_told_apart() {
