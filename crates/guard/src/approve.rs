@@ -21,7 +21,7 @@ use portcullis_core::{
     Answers, Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Listing, Next,
     Outcome, Question, Reach, ToolError, json,
 };
-use portcullis_store::approvals::{Approval, Asked, Span, Standing, Verdict};
+use portcullis_store::approvals::{Approval, Asked, Seen, Span, Standing, State, Verdict};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,8 +163,9 @@ impl Approve {
                 Err(rejected(call, &approval))
             }
             Standing::Approved(approval) => {
-                let span = approval.decided.as_ref().and_then(|decided| decided.span);
-                note(&approval, span.unwrap_or(Span::Once).as_str());
+                // What is used up counted once, for whatever it was given.
+                let span = if approval.state == State::Used { Span::Once } else { Span::Session };
+                note(&approval, span.as_str());
                 Ok(None)
             }
         }
@@ -270,7 +271,8 @@ async fn take(
         },
     };
     let by = format!("client `{}`", pending.call.client);
-    if let Err(error) = desk.answer(&pending.id, verdict, &by, None).await {
+    let seen = Seen { decided: None, session: pending.call.session.clone() };
+    if let Err(error) = desk.answer(&pending.id, verdict, &by, seen).await {
         // Somebody else was faster, and what they said counts; or the disk failed, and nothing was said.
         tracing::warn!(id = %pending.id, %error, "An answer could not be taken.");
     }

@@ -180,6 +180,58 @@ async fn a_yes_for_the_session_covers_the_tool_there_and_is_offered_only_where_i
     assert!(fixture.check(None, &line(5)).await.0.starts_with("needs_approval: "));
 }
 
+/// A client with a form that is answered when the test says so.
+struct Slow {
+    client: Arc<Listener>,
+    answers: tokio::sync::Notify,
+}
+
+impl Peer for Slow {
+    fn behind(&self) -> Option<&dyn Peer> {
+        Some(&*self.client)
+    }
+
+    fn progress(&self, _: Progress) {}
+
+    fn log(&self, _: LogMessage) {}
+
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+        Box::pin(async move {
+            self.answers.notified().await;
+            self.client.ask(questions).await
+        })
+    }
+
+    fn offers(&self, kind: AskKind) -> bool {
+        self.client.offers(kind)
+    }
+}
+
+#[tokio::test]
+async fn a_form_does_not_approve_for_longer_than_the_session_that_was_shown_it() {
+    let fixture = Fixture::impatient();
+    let line = |n: usize| format!(r#"stub_send {{"text":"{n}"}}"#);
+    let for_session =
+        says(json!({ "action": "accept", "content": { "approve": true, "remember": "session" } }));
+    let slow = Arc::new(Slow {
+        client: Listener::in_session("s1", for_session),
+        answers: tokio::sync::Notify::new(),
+    });
+    let mut shown = call(&line(1));
+    shown.ctx.peer = slow.clone();
+    assert_eq!(kind_of(&fixture.gate.call(shown).await), Some(ErrorKind::NeedsApproval));
+    // The same call from where there is no session, while the form is open.
+    assert!(fixture.check(None, &line(1)).await.0.contains("its id is <1>"));
+    let mut changed = fixture.desk.changed();
+    slow.answers.notify_one();
+    while !fixture.desk.approvals().pending().unwrap().is_empty() {
+        changed.changed().await.unwrap();
+    }
+    assert_eq!(fixture.check(None, &line(1)).await.0, "ok: did 1");
+    assert!(fixture.check(None, &line(2)).await.0.starts_with("needs_approval: "));
+    assert_eq!(fixture.world.acted(), 1);
+}
+
 #[tokio::test]
 async fn rules_that_change_while_a_person_thinks_count() {
     let fixture = Arc::new(Fixture::new(A_WHILE));

@@ -89,6 +89,15 @@ pub enum Verdict {
     Reject { reason: Option<String> },
 }
 
+/// How a question stood when somebody looked at it and answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// When it had been decided, and nothing if nobody had.
+    pub decided: Option<Timestamp>,
+    /// Which session waited for the answer, as [`Asked`] names it.
+    pub session: Option<String>,
+}
+
 /// How far an approval has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -218,6 +227,23 @@ impl Approval {
         self.state != State::Used && now < self.expires && since.duration_since(now) < CLOCK_SLACK
     }
 
+    /// Returns what an answer means that was given for `session`. The call may wait in another by now, or in none, and a yes
+    /// until that ends is not what somebody was asked for.
+    fn narrowed(&self, verdict: Verdict, session: Option<&str>) -> Verdict {
+        match verdict {
+            Verdict::Approve(Span::Session) if self.call.session.as_deref() != session => {
+                Verdict::Approve(Span::Once)
+            }
+            Verdict::Approve(_) | Verdict::Reject { .. } => verdict,
+        }
+    }
+
+    /// Returns whether a yes stays good beyond this call. One until a session ends has nothing to end with where there is
+    /// none: there it is for the call that was shown.
+    fn outlasts(&self, call: &Asked) -> bool {
+        self.is_for_session() && (self.call.session.is_none() || call.session.is_some())
+    }
+
     fn destroys(&self) -> bool {
         self.call.effect == Effect::Destroy.as_str()
     }
@@ -292,7 +318,7 @@ impl Approvals {
             if let Some(at) = choose(approvals, call, now) {
                 let known = &mut approvals[at];
                 match known.state {
-                    State::Approved if known.is_for_session() => known.taken = true,
+                    State::Approved if known.outlasts(call) => known.taken = true,
                     State::Approved => (known.state, known.taken) = (State::Used, true),
                     State::Pending | State::Rejected | State::Used => {}
                 }
@@ -323,17 +349,20 @@ impl Approvals {
         })
     }
 
-    /// Takes an answer to a question as it was looked at: `seen` is when it had been decided, and nothing if nobody had.
-    /// Whoever decides about what somebody else decided meanwhile is refused.
+    /// Takes an answer to a question as it was looked at. Whoever decides about what somebody else decided meanwhile is
+    /// refused, and a yes for a session that waits no more is for one call.
     pub fn answer(
         &self,
         id: &str,
         verdict: Verdict,
         by: &str,
-        seen: Option<Timestamp>,
+        seen: &Seen,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |approval, verdict, now| approval.takes(verdict, seen, now))
+        self.settle(id, by, lifetimes, |approval, now| {
+            let is_open = approval.takes(&verdict, seen.decided, now);
+            is_open.then(|| approval.narrowed(verdict, seen.session.as_deref()))
+        })
     }
 
     /// Decides about a question by its id, or by the beginning of it. A no may still become a yes, and a yes that is
@@ -345,31 +374,30 @@ impl Approvals {
         by: &str,
         lifetimes: Lifetimes,
     ) -> Result<Approval, ApprovalError> {
-        self.settle(id, verdict, by, lifetimes, |approval, verdict, now| {
+        self.settle(id, by, lifetimes, |approval, now| {
             let seen = approval.decided.as_ref().map(|decided| decided.at);
-            approval.takes(verdict, seen, now)
+            approval.takes(&verdict, seen, now).then_some(verdict)
         })
     }
 
+    /// Writes down what `judge` makes of a question as it is now; nothing, where it is not open to that.
     fn settle(
         &self,
         id: &str,
-        verdict: Verdict,
         by: &str,
         lifetimes: Lifetimes,
-        may: impl FnOnce(&Approval, &Verdict, Timestamp) -> bool,
+        judge: impl FnOnce(&Approval, Timestamp) -> Option<Verdict>,
     ) -> Result<Approval, ApprovalError> {
         let now = self.now();
         file::change(&self.live.file, now, |approvals| {
             let at = find(approvals, id)?;
             let approval = &mut approvals[at];
             let id = || approval.id.clone();
-            let is_open = may(approval, &verdict, now);
-            match approval.stage(now) {
-                _ if is_open => {}
-                Stage::Expired => return Err(ApprovalError::Expired(id())),
-                state => return Err(ApprovalError::Decided { id: id(), state }),
-            }
+            let verdict = match (judge(approval, now), approval.stage(now)) {
+                (Some(verdict), _) => verdict,
+                (None, Stage::Expired) => return Err(ApprovalError::Expired(id())),
+                (None, state) => return Err(ApprovalError::Decided { id: id(), state }),
+            };
             let (state, span, reason, lasts) = match verdict {
                 Verdict::Approve(Span::Session) if approval.destroys() => {
                     return Err(ApprovalError::SingleUse(id()));

@@ -1,10 +1,9 @@
 //! Where questions are put and answered: for the layer, and for every place where a person may be.
 
 use arc_swap::ArcSwap;
-use jiff::Timestamp;
 use portcullis_core::{Clock, ErrorKind, ToolError};
 use portcullis_store::approvals::{
-    Approval, ApprovalError, Approvals, Asked, Lifetimes, Stage, Standing, Verdict,
+    Approval, ApprovalError, Approvals, Asked, Lifetimes, Seen, Stage, Standing, Verdict,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -82,11 +81,11 @@ impl ApprovalDesk {
         id: &str,
         verdict: Verdict,
         by: &str,
-        seen: Option<Timestamp>,
+        seen: Seen,
     ) -> Result<Approval, ApprovalError> {
         let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
         let lifetimes = self.times().lifetimes;
-        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, seen, lifetimes)).await;
+        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, &seen, lifetimes)).await;
         self.look_again();
         answered
     }

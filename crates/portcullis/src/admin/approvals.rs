@@ -10,7 +10,7 @@ use portcullis_admin::desk::{
 };
 use portcullis_admin::{Code, Problem};
 use portcullis_core::Effect;
-use portcullis_store::approvals::{self, Approval, ApprovalError, Span, Stage};
+use portcullis_store::approvals::{self, Approval, ApprovalError, Seen, Span, Stage};
 use std::fmt::Write;
 
 impl HubDesk {
@@ -114,6 +114,7 @@ impl HubDesk {
                 blocking(move || allow_always(home.path(), &about, now).map_err(explained)).await?;
         }
         // Only as it was looked at: of two who decide at once, the second learns of the first.
+        let seen = Seen { decided: seen, session: approval.call.session.clone() };
         let approval = match desk.answer(&approval.id, verdict, &by(&actor), seen).await {
             Ok(approval) => approval,
             Err(ApprovalError::Decided { .. } | ApprovalError::Expired(_)) => {

@@ -159,6 +159,54 @@ fn a_session_that_is_gone_does_not_cost_the_approval() {
 }
 
 #[test]
+fn a_yes_for_a_session_is_for_one_call_where_there_is_none() {
+    let fixture = Fixture::new();
+    let without = |arguments: &str| Asked { session: None, ..call(arguments, "create") };
+    let id = fixture.pending_id(&call("1", "create"));
+    fixture.approve(&id, Span::Session).unwrap();
+    assert_eq!(fixture.ask(&without("1")), format!("approved {id}"));
+    assert_eq!(fixture.store.get(&id).unwrap().state, State::Used);
+    for other in [without("2"), without("1"), call("2", "create")] {
+        assert!(fixture.ask(&other).starts_with("pending "), "{other:?}");
+    }
+    // Where there was none from the start, it is for a time.
+    let id = fixture.pending_id(&without("3"));
+    fixture.approve(&id, Span::Session).unwrap();
+    assert_eq!(fixture.ask(&without("4")), format!("approved {id}"));
+    fixture.wait(101);
+    assert!(fixture.ask(&without("4")).starts_with("pending "));
+}
+
+#[test]
+fn a_yes_for_a_session_that_waits_no_more_is_for_one_call() {
+    let yes = |fixture: &Fixture, id: &str, session: Option<&str>| {
+        let seen = Seen { decided: None, session: session.map(str::to_owned) };
+        let answered =
+            fixture.store.answer(id, Verdict::Approve(Span::Session), "a form", &seen, LIVES).unwrap();
+        answered.decided.unwrap().span.unwrap()
+    };
+    for (shown_to, waits, expected) in [
+        (Some("s1"), Some("s1"), Span::Session),
+        (Some("s1"), Some("s2"), Span::Once),
+        (Some("s1"), None, Span::Once),
+        (None, Some("s1"), Span::Once),
+        (None, None, Span::Session),
+    ] {
+        let fixture = Fixture::new();
+        let asks = |arguments: &str, session: Option<&str>| Asked {
+            session: session.map(str::to_owned),
+            ..call(arguments, "create")
+        };
+        let id = fixture.pending_id(&asks("1", shown_to));
+        assert_eq!(fixture.pending_id(&asks("1", waits)), id);
+        assert_eq!(yes(&fixture, &id, shown_to), expected, "{shown_to:?} {waits:?}");
+        assert_eq!(fixture.ask(&asks("1", waits)), format!("approved {id}"));
+        let covers_more = fixture.ask(&asks("2", waits)).starts_with("approved ");
+        assert_eq!(covers_more, expected == Span::Session, "{shown_to:?} {waits:?}");
+    }
+}
+
+#[test]
 fn a_yes_for_the_session_releases_what_waits_there() {
     let fixture = Fixture::new();
     let (one, two) = (call("1", "create"), call("2", "create"));
@@ -225,7 +273,9 @@ fn a_no_holds_for_a_while_and_can_become_a_yes() {
     assert_eq!(fixture.ask(&one), format!("rejected {id}"));
     assert!(fixture.store.decide(&id, no.clone(), "a test", LIVES).is_err());
     // A form that is answered after that changes nothing.
-    assert!(fixture.store.answer(&id, Verdict::Approve(Span::Once), "a form", None, LIVES).is_err());
+    assert!(
+        fixture.store.answer(&id, Verdict::Approve(Span::Once), "a form", &Seen::default(), LIVES).is_err()
+    );
     assert_eq!(fixture.ask(&one), format!("rejected {id}"));
     fixture.approve(&id, Span::Once).unwrap();
     assert_eq!(fixture.ask(&one), format!("approved {id}"));
