@@ -1,8 +1,8 @@
 //! Records every call, before anything can refuse it and with what the caller really got.
 //!
 //! A call has two records in `audit.jsonl`: one when it begins and one when it ends, however it ends. A begin
-//! without an end is a call during which the machine went down. Of the arguments a keyed digest is written and a
-//! short preview without secrets.
+//! without an end is a call during which the machine went down. Of the arguments, and of what stands beside them, a
+//! keyed digest is written and a short preview without secrets.
 //!
 //! The records of a call that only reads are handed to the writer before its reply leaves: they survive the end of
 //! the process, and after a second that of the machine. The begin record of a call with side effects is on disk

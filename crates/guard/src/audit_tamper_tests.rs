@@ -422,6 +422,44 @@ async fn a_preview_shows_no_secret_and_hides_nothing() {
     "#);
 }
 
+#[tokio::test]
+async fn what_stands_beside_the_arguments_is_on_the_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    let (gate, handle) = open(&settings);
+    let long = format!(r#"stub_read {{"text":"{}"}}"#, "x".repeat(300));
+    let (mut shown, mut digests) = (Vec::new(), BTreeMap::new());
+    for (line, beside) in [
+        ("stub_read", ""),
+        ("stub_read", r#""force":true"#),
+        ("stub_read", r#""force":false"#),
+        ("stub_read", r#""key":"hunter2-hunter2""#),
+        ("stub_read", r#""key":"\u0068unter2-hunter2","to":"a\u200bb""#),
+        (&long, r#""force":true"#),
+        // Its arguments are all of its parameters.
+        (r#"completion stub_greet {"force":true}"#, r#""force":true"#),
+    ] {
+        let mut call = call(line);
+        call.passed.params = beside.to_owned();
+        let _ = gate.call(call).await;
+        handle.flush().await.unwrap();
+        let lines = last_lines(&settings, 2).unwrap().0;
+        let begin: Value = serde_json::from_slice(&lines[0]).unwrap();
+        shown.push(begin["args"].as_str().unwrap().replace(&"x".repeat(191), "x(191)"));
+        let twice = digests.insert(begin["digest"].as_str().unwrap().to_owned(), beside);
+        assert_eq!(twice, None, "{line} {beside}");
+    }
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    {}
+    {} and beside them {"force":true}
+    {} and beside them {"force":false}
+    {} and beside them {"key":"[REDACTED:KEY]"}
+    {} and beside them {"key":"[REDACTED:KEY]","to":"a\u{200b}b"}
+    {"text":"x(191)… and beside them {"force":true}
+    {"force":true}
+    "#);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_calls_at_once_leave_twenty_thousand_records() {
     const CALLS: usize = 10_000;

@@ -7,6 +7,7 @@
 mod approve;
 pub mod audit;
 mod authorize;
+mod beside;
 mod commit;
 mod contain;
 mod ending;

@@ -5,6 +5,7 @@
 
 mod explain;
 
+use crate::beside;
 use jsonschema::Validator;
 use portcullis_core::json::{is_mistakable, printable};
 use portcullis_core::schema::plainly_fits;
@@ -46,6 +47,7 @@ fn check(call: &Call) -> Result<(), ToolError> {
         let message = format!("tool `{}` waits until a person has looked at it", tool.name);
         return Err(ToolError::unavailable(message).hint(hint.clone()));
     }
+    check_beside(tool, call)?;
     match &call.target {
         // What is said to a task is no argument of its tool: the server knows what it asked.
         Target::Task(..) => readable(),
@@ -53,13 +55,20 @@ fn check(call: &Call) -> Result<(), ToolError> {
     }
 }
 
+/// Counts what stands beside the arguments with them, so that nothing gets past their bound there.
+fn check_beside(tool: &ToolDef, call: &Call) -> Result<(), ToolError> {
+    let Some(members) = beside::members(call) else { return Ok(()) };
+    let (bytes, bytes_max) = (call.arguments.raw().get().len() + members.len(), tool.limits.input_bytes_max);
+    if bytes > bytes_max {
+        return Err(too_large("the text of the arguments and of what stands beside them", bytes, bytes_max));
+    }
+    Ok(())
+}
+
 /// Says whether a tool takes these arguments. Every call is checked so.
 pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), ToolError> {
     if let Some(too_long) = arguments.too_long() {
-        Limit::ArgumentBytes.hit();
-        let (bytes, bytes_max) = (too_long.bytes, too_long.bytes_max);
-        return Err(ToolError::too_large("the text of the arguments", bytes, bytes_max)
-            .hint("give it less at once, in several calls"));
+        return Err(too_large("the text of the arguments", too_long.bytes, too_long.bytes_max));
     }
     let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
     if tool.server.is_some() {
@@ -74,6 +83,11 @@ pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), Tool
             .caused_by(reason.to_owned())
     })?;
     check.check(arguments).map_err(|misfits| invalid(&misfits))
+}
+
+fn too_large(what: &str, bytes: usize, bytes_max: usize) -> ToolError {
+    Limit::ArgumentBytes.hit();
+    ToolError::too_large(what, bytes, bytes_max).hint("give it less at once, in several calls")
 }
 
 /// Refuses an argument that another server could take for one that is declared: that one was checked, and not this.

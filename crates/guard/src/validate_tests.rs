@@ -1,6 +1,10 @@
 use super::*;
 use crate::testing::{call, gate, told};
+use portcullis_core::{CallCtx, Effect, Example, Family, Gate, Limits, Reach, Registry, Text, ToolSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
+use std::sync::Arc;
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_never_reach_the_tool() {
@@ -155,6 +159,39 @@ async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
     }
     assert_eq!(world.acted(), 1);
     assert!(Limit::ArgumentBytes.hits() > before);
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[tokio::test]
+async fn what_stands_beside_the_arguments_counts_with_them() {
+    const SHORT: ToolSpec = ToolSpec {
+        name: "short_read",
+        title: "Short",
+        description: "Takes little.",
+        effect: Effect::Read,
+        reach: Reach::Local,
+        limits: Limits { input_bytes_max: 10, ..Limits::DEFAULT },
+        example: Example { what: "a stub", arguments: "{}" },
+    };
+    async fn read(_: Arc<()>, _: Nothing, _: CallCtx) -> Result<Text, ToolError> {
+        Ok(Text("read".to_owned()))
+    }
+    let registry = Registry::default();
+    registry.add(Family::new("short").tool(SHORT, &Arc::new(()), read)).unwrap();
+    let gate = Gate::new(registry, vec![Box::new(Validate)]);
+    for (beside, expected) in [
+        (r#""a":1234"#, "ok: read"),
+        (
+            r#""a":12345"#,
+            "too_large: the text of the arguments and of what stands beside them has 11 bytes, at most 10 are allowed\nhint: give it less at once, in several calls",
+        ),
+    ] {
+        let mut call = call("short_read");
+        call.passed.params = beside.to_owned();
+        assert_eq!(told(&gate.call(call).await), expected);
+    }
 }
 
 #[test]

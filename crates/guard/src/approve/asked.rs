@@ -1,5 +1,6 @@
 //! What a person is asked about: which call it is, exactly, and how it is shown.
 
+use crate::beside;
 use crate::redact::Redactor;
 use portcullis_core::json::{visible, visible_json};
 use portcullis_core::{Call, Reach, Target, ToolError};
@@ -32,8 +33,8 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
         _ => add_value(&mut hash, call.arguments.raw()),
     }
     .map_err(ToolError::internal)?;
-    if let Some(passed) = passed(call).map_err(ToolError::internal)? {
-        add_value(&mut hash, &passed).map_err(ToolError::internal)?;
+    if let Some(beside) = beside::object(call) {
+        beside.and_then(|beside| add_value(&mut hash, &beside)).map_err(ToolError::internal)?;
     }
     let (arguments, more) = shown(call, redactor).map_err(ToolError::internal)?;
     Ok(Asked {
@@ -51,13 +52,6 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
         arguments,
         more,
     })
-}
-
-/// Returns what stands beside the arguments and is sent with them. That of a completion is among its arguments.
-fn passed(call: &Call) -> serde_json::Result<Option<Box<RawValue>>> {
-    let is_completion = matches!(call.target, Target::Completion(_));
-    let members = Some(&call.passed.params).filter(|members| !members.is_empty() && !is_completion);
-    members.map(|members| RawValue::from_string(format!("{{{members}}}"))).transpose()
 }
 
 fn add(hash: &mut Sha256, kind: u8, text: &str) {
@@ -105,9 +99,9 @@ fn add_members(hash: &mut Sha256, raw: &RawValue, but: &[&str]) -> serde_json::R
 fn shown(call: &Call, redactor: &Redactor) -> serde_json::Result<(String, usize)> {
     let (mut text, mut left_out) = (String::new(), 0);
     write_value(&mut text, &mut left_out, call.arguments.raw(), redactor)?;
-    if let Some(passed) = passed(call)? {
-        text.push_str(" and beside them ");
-        write_value(&mut text, &mut left_out, &passed, redactor)?;
+    if let Some(beside) = beside::object(call) {
+        text.push_str(beside::AND_BESIDE);
+        write_value(&mut text, &mut left_out, &beside?, redactor)?;
     }
     // Once more as a whole: a secret may be spread over several values. First scrubbed, then cut.
     let text = redactor.scrub(&text);

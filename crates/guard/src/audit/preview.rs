@@ -1,17 +1,34 @@
-//! What a record shows of the arguments: enough to recognise the call, and nothing that must not leave.
+//! What a record shows of the arguments and of what stands beside them: enough to recognise the call, and nothing that must not
+//! leave.
 
+use crate::beside;
 use crate::redact::Redactor;
-use portcullis_core::Arguments;
 use portcullis_core::json::visible;
+use portcullis_core::{Arguments, Call};
 
-/// How much is shown.
+/// How much is shown of either.
 pub(crate) const PREVIEW_CHARS_MAX: usize = 200;
 /// How many bytes of arguments are looked through for secrets. All of them must be, because a secret that is cut off
 /// is not recognised; a quarter of a millisecond is what a preview may cost at most.
 const SCRUBBED_BYTES_MAX: usize = 256 * 1024;
+/// Stands for what nobody could take apart to look for secrets.
+const UNREADABLE: &str = "[withheld: not readable]";
 
-/// Returns the beginning of the arguments, without secrets and with everything in it visible.
-pub(crate) fn of(arguments: &Arguments, redactor: &Redactor) -> String {
+/// Returns the beginning of the arguments, without secrets and with everything in it visible. What stands beside them has a
+/// beginning of its own: long arguments do not push it out.
+pub(crate) fn of(call: &Call, redactor: &Redactor) -> String {
+    let mut shown = beginning(&call.arguments, redactor);
+    if let Some(beside) = beside::object(call) {
+        shown.push_str(beside::AND_BESIDE);
+        match beside {
+            Ok(beside) => shown.push_str(&beginning(&Arguments::new(beside), redactor)),
+            Err(_) => shown.push_str(UNREADABLE),
+        }
+    }
+    shown
+}
+
+fn beginning(arguments: &Arguments, redactor: &Redactor) -> String {
     if let Some(too_long) = arguments.too_long() {
         return format!("[withheld: {} bytes]", too_long.bytes);
     }
@@ -25,7 +42,7 @@ pub(crate) fn of(arguments: &Arguments, redactor: &Redactor) -> String {
     // Any character can be written as an escape, and so can those of a secret.
     match arguments.value() {
         Ok(value) => shortened(&redactor.scrub(&value.to_string())),
-        Err(_) => "[withheld: not readable]".to_owned(),
+        Err(_) => UNREADABLE.to_owned(),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::chain::{ChainKey, Mac};
 use super::preview;
+use crate::beside;
 use crate::ending::Ending;
 use crate::redact::Redactor;
 use portcullis_core::{Call, CallId, Client, Effect, Origin, ToolDef, Trail};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -50,9 +52,9 @@ impl Subject {
             origin: call.caller.origin,
             kind: call.target.kind(),
             target,
-            digest: call.digest(),
+            digest: digest(call),
             concealed: OnceLock::new(),
-            preview: preview::of(&call.arguments, redactor),
+            preview: preview::of(call, redactor),
             begin_seq: AtomicU64::new(0),
             effect: call.effect(),
             trail: call.trail.clone(),
@@ -97,6 +99,15 @@ impl Subject {
 
     pub(crate) fn approval(&self) -> Option<&str> {
         self.trail.approval.get().map(String::as_str)
+    }
+}
+
+/// Returns a digest of the call as it is sent on, with what stands beside its arguments.
+fn digest(call: &Call) -> [u8; 32] {
+    let digest = call.digest();
+    match beside::members(call) {
+        None => digest,
+        Some(members) => Sha256::new().chain_update(digest).chain_update(members).finalize().into(),
     }
 }
 
