@@ -412,16 +412,40 @@ impl Call {
     }
 }
 
-/// Returns what [`Call::digest`] will be for a call that is still to be made.
+/// Returns what [`Call::digest`] will be for a call that is still to be made. Whoever had the name of the client before, with
+/// another token, is somebody else.
 pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [caller.client.name.as_str(), target.kind(), target.name()] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
+    if let Some(token) = caller.client.token {
+        let token = token.to_le_bytes();
+        hash.update((token.len() as u64).to_le_bytes());
+        hash.update(token);
+    }
     match &arguments.too_long {
         None => hash.update(arguments.raw().get().as_bytes()),
         Some(TooLong { digest, .. }) => hash.update(digest),
     }
     hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_another_token_is_somebody_else() {
+        let digest = |name: &str, token: Option<u64>| {
+            let client = Client { name: name.to_owned(), scope: Scope::everything(), token };
+            let caller = Caller { client: Arc::new(client), origin: Origin::Client };
+            digest_of(&caller, &Target::Tool("stub_read".to_owned()), &Arguments::empty())
+        };
+        assert_eq!(digest("ada", Some(1)), digest("ada", Some(1)));
+        for other in [digest("ada", Some(2)), digest("ada", None), digest("bob", Some(1))] {
+            assert_ne!(digest("ada", Some(1)), other);
+        }
+    }
 }

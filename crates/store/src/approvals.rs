@@ -1,8 +1,9 @@
 //! What waits for a person's decision, and what was decided.
 //!
-//! An approval is bound to a digest of the whole call (client, tool, arguments, definition), so an edited call asks
-//! again. One that was given once is taken by the call that uses it, on disk before that call acts: a crash in
-//! between costs an approval, it never gives one. One file, `approvals.json`, shared by the hub and the command line.
+//! An approval is bound to a digest of the whole call (client, its token, tool, arguments, definition), so an edited call asks
+//! again, and so does whoever has the name of a former client. One that was given once is taken by the call that uses it,
+//! on disk before that call acts: a crash in between costs an approval, it never gives one. One file, `approvals.json`,
+//! shared by the hub and the command line.
 
 mod file;
 
@@ -142,9 +143,13 @@ impl std::fmt::Display for Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// Of client, kind, target, arguments and definition, as 64 hex digits.
+    /// Of client, its token, kind, target, arguments and definition, as 64 hex digits.
     pub digest: String,
     pub client: String,
+    /// Who has the name of the client, where it shows a token: a digest of part of that. A name that was taken back and given
+    /// again is somebody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     pub origin: String,
     /// `tool`, `resource`, `prompt`.
     pub kind: String,
@@ -262,8 +267,9 @@ impl Approval {
             }
             // Of the arguments it says nothing; what the tool is and does, and for whom, must be as it was.
             let part = |call: &Asked| {
-                let Asked { client, origin, kind, target, effect, definition, session, .. } = call.clone();
-                (client, origin, kind, target, effect, definition, session)
+                let Asked { client, holder, origin, kind, target, effect, definition, session, .. } =
+                    call.clone();
+                (client, holder, origin, kind, target, effect, definition, session)
             };
             return part(&self.call) == part(call);
         }

@@ -26,6 +26,10 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
     for part in [client, origin, call.target.kind(), call.target.name()] {
         add(&mut hash, b'p', part);
     }
+    let holder = call.caller.client.token.map(holder);
+    if let Some(holder) = &holder {
+        add(&mut hash, b'h', holder);
+    }
     hash.update(definition);
     // Was parsed before, by the layer that validates.
     match &call.target {
@@ -40,6 +44,7 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
     Ok(Asked {
         digest: hex(&hash.finalize()),
         client: client.clone(),
+        holder,
         origin: origin.to_owned(),
         kind: call.target.kind().to_owned(),
         target: visible(&redactor.scrub(call.target.name())),
@@ -52,6 +57,11 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
         arguments,
         more,
     })
+}
+
+/// Returns what tells whoever shows a token from others who had the same name. Nothing of the token is in it.
+fn holder(token: u64) -> String {
+    hex(&Sha256::new().chain_update(b"holder").chain_update(token.to_le_bytes()).finalize())
 }
 
 fn add(hash: &mut Sha256, kind: u8, text: &str) {
@@ -209,6 +219,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::testing::call;
+    use portcullis_core::Client;
+    use std::sync::Arc;
 
     fn digest(arguments: &str) -> String {
         let call = call(&format!("stub_send {arguments}"));
@@ -241,6 +253,23 @@ mod tests {
         let with = asked(&call, "rule", &redactor).unwrap();
         assert_ne!(with.digest, without.digest);
         assert_eq!(with.arguments, r#"{} and beside them {"force":true}"#);
+    }
+
+    #[test]
+    fn a_name_that_was_given_again_is_somebody_else() {
+        let asked_with = |token: Option<u64>| {
+            let mut call = call("stub_send");
+            let client = Client { token, ..(*call.caller.client).clone() };
+            call.caller.client = Arc::new(client);
+            let asked = asked(&call, "rule", &Redactor::new(&[]).unwrap()).unwrap();
+            (asked.digest, asked.holder)
+        };
+        let (digest, holder) = asked_with(Some(1));
+        assert_eq!(asked_with(Some(1)), (digest.clone(), holder.clone()));
+        for (other_digest, other_holder) in [asked_with(Some(2)), asked_with(None)] {
+            assert_ne!(digest, other_digest);
+            assert_ne!(holder, other_holder);
+        }
     }
 
     #[test]

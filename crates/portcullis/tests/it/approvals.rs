@@ -156,6 +156,29 @@ async fn a_yes_for_a_session_and_one_for_good() {
     assert_eq!(third.call("workspace_write", note("3")).await["isError"], false);
 }
 
+#[tokio::test]
+async fn a_name_that_was_given_again_does_not_inherit_what_was_approved() {
+    let home = asking(0);
+    let hub = home.serve().await;
+    let token = home.add_client("laptop", &[]).await;
+    let mut former = McpClient::http(hub.address, &token, "2026-07-28").await;
+    for content in ["1", "2"] {
+        former.call("workspace_write", note(content)).await;
+    }
+    let ids = pending(&home).await;
+    decide(&home, &["approve", &ids[0]]).await;
+    decide(&home, &["approve", &ids[1], "--session"]).await;
+    assert_eq!(former.call("workspace_write", note("3")).await["isError"], false);
+
+    assert_eq!(home.run(&["clients", "revoke", "laptop"]).await.code, 0);
+    let token = home.add_client("laptop", &[]).await;
+    let mut next = McpClient::http(hub.address, &token, "2026-07-28").await;
+    for content in ["1", "2", "3"] {
+        let told = next.call("workspace_write", note(content)).await;
+        assert!(text(&told).contains("pending approval"), "{content}: {told}");
+    }
+}
+
 /// A client of the newest revision is asked by a result; its answer counts for one call, however often it is sent.
 #[tokio::test]
 async fn an_answered_round_cannot_be_sent_again() {

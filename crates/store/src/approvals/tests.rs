@@ -59,6 +59,7 @@ fn call(arguments: &str, effect: &str) -> Asked {
     Asked {
         digest: format!("digest of {arguments}"),
         client: "ada".to_owned(),
+        holder: Some("h1".to_owned()),
         origin: "client".to_owned(),
         kind: "tool".to_owned(),
         target: "stub_send".to_owned(),
@@ -115,6 +116,8 @@ fn a_yes_for_a_session_ends_with_it_and_never_covers_what_destroys() {
         |call| call.session = None,
         |call| call.definition = "d2".to_owned(),
         |call| call.client = "bob".to_owned(),
+        |call| call.holder = Some("h2".to_owned()),
+        |call| call.holder = None,
         |call| call.target = "stub_other".to_owned(),
         |call| call.origin = "script".to_owned(),
     ] {
@@ -332,6 +335,23 @@ fn a_damaged_file_approves_nothing_and_is_left_alone() {
     std::fs::write(&path, &whole).unwrap();
     crate::kept::after_edit();
     assert_eq!(fixture.ask(&one), format!("approved {id}"));
+}
+
+/// A file from before it was known who holds the name of a client.
+#[test]
+fn a_yes_that_does_not_say_who_holds_the_name_is_for_who_shows_no_token() {
+    let fixture = Fixture::new();
+    let held = |arguments: &str, holder: Option<&str>| Asked {
+        holder: holder.map(str::to_owned),
+        session: None,
+        ..call(arguments, "create")
+    };
+    let id = fixture.pending_id(&held("1", None));
+    fixture.approve(&id, Span::Session).unwrap();
+    let written = std::fs::read_to_string(fixture.dir.path().join("approvals.json")).unwrap();
+    assert!(!written.contains("holder"), "{written}");
+    assert!(fixture.ask(&held("2", Some("h1"))).starts_with("pending "));
+    assert_eq!(fixture.ask(&held("2", None)), format!("approved {id}"));
 }
 
 #[test]
