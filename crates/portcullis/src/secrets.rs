@@ -119,6 +119,17 @@ impl LiveSecrets {
         self.store.is_stale() || self.store.generation() != state.generation
     }
 
+    /// Returns the reading of the store that the redactor knows.
+    fn known(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).generation
+    }
+
+    /// Returns whether there is something to hear for those who were told of the reading `told`, if of any. Whoever told the
+    /// redactor of it has not told them.
+    fn is_news(&self, told: Option<u64>) -> bool {
+        self.is_behind() || told != Some(self.known())
+    }
+
     /// Tells the redactor of a change that it has not heard of yet.
     pub(crate) fn catch_up(&self) {
         if self.is_behind() {
@@ -154,22 +165,55 @@ impl LiveSecrets {
 /// Looks at the store in the folder `secure` until the hub closes.
 pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>) {
     let changes = FolderChanges::of(&secure);
+    let mut told = None;
     loop {
-        // Before the first wait, too: something may have changed since the redactor was made.
-        if live.is_behind() {
+        // Before the first wait, too: something may have changed since the redactor and the servers were made.
+        if live.is_news(told) {
             let (live, servers) = (live.clone(), servers.clone());
             let apply = move || {
-                live.apply();
+                live.catch_up();
+                // Taken before they are told: what comes meanwhile is news again.
+                let known = live.known();
                 // Masked first, used afterwards.
                 servers.secrets_changed();
+                known
             };
             // A panic in there was told by the hook; the next look tries again.
-            let _ = tokio::task::spawn_blocking(apply).await;
+            told = tokio::task::spawn_blocking(apply).await.ok().or(told);
         }
         tokio::select! {
             () = hub.closed() => return,
             () = changes.next() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis_core::SystemClock;
+
+    #[test]
+    fn what_a_request_told_the_redactor_of_is_news_to_the_servers() {
+        let (folder, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let open = || {
+            let source =
+                KeySource::File { path: keys.path().join("key"), data: vec![folder.path().to_owned()] };
+            Arc::new(SecretStore::open(folder.path(), source, Arc::new(SystemClock)))
+        };
+        let (store, other_process) = (open(), open());
+        let generation = store.refresh();
+        let live = LiveSecrets::new(store, Redactor::new(&[]).unwrap(), generation);
+        assert!(live.is_news(None));
+        let told = Some(live.known());
+        assert!(!live.is_news(told));
+        let token = Secret::new("a token of another process".to_owned());
+        other_process.hold("notes", &[("access", &token)]).unwrap();
+        assert!(live.is_news(told));
+        // As every request of a server with a login does.
+        live.catch_up();
+        assert!(!live.is_behind() && live.is_news(told));
+        assert!(!live.is_news(Some(live.known())));
     }
 }
