@@ -29,7 +29,7 @@ pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(250);
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 /// How often in a row trying again at once is right.
 const AT_ONCE_MAX: usize = 5;
-/// A connection that lasted this long was a good one.
+/// A connection that lasted this long, counted from when it could be used, was a good one.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// Changes that come closer together are told as one.
 const DAMPED: Duration = Duration::from_millis(200);
@@ -93,8 +93,8 @@ pub(crate) async fn run(server: Arc<Server>) {
         }
         server.tries();
         server.was_wished();
-        let (began, ends) = (Instant::now(), stdio::ends());
-        let stderr = StderrTail::default();
+        let ends = stdio::ends();
+        let (stderr, mut since) = (StderrTail::default(), None::<Instant>);
         let ended = tokio::select! {
             biased;
             // First: a server that was told to end has not failed.
@@ -102,7 +102,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             () = stdio::told_to_end() => break,
             // At whatever point: what hangs at its greeting is wanted anew most of all.
             () = server.again.notified() => Ended::Again(BREAKS),
-            ended = attempt(&server, stderr.clone()) => ended,
+            ended = attempt(&server, stderr.clone(), &mut since) => ended,
         };
         if stdio::ends() != ends {
             break;
@@ -111,7 +111,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         server.uses.forget_tasks();
         // Somebody who wants it anew, however often, is no sign of anything wrong.
         let is_wished = server.was_wished();
-        if is_wished || began.elapsed() >= GOOD_AFTER {
+        // One that takes long to fail has failed all the same.
+        let was_good = since.is_some_and(|since| since.elapsed() >= GOOD_AFTER);
+        if is_wished || was_good {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {
@@ -176,8 +178,8 @@ async fn rest(server: &Server) {
     server.rests(false);
 }
 
-/// Connects once. Returns when the connection has ended.
-async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
+/// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could.
+async fn attempt(server: &Arc<Server>, stderr: StderrTail, since: &mut Option<Instant>) -> Ended {
     if let TransportSpec::Stdio(spec) = &server.spec.transport {
         stdio::former_ended(spec, &server.whose()).await;
     }
@@ -205,6 +207,7 @@ async fn attempt(server: &Arc<Server>, stderr: StderrTail) -> Ended {
         return given_up(&connection).unwrap_or_else(|| error.into());
     }
     publish(server, &connection, &greeting, &facts, offer.clone());
+    *since = Some(Instant::now());
     let is_unneeded = || learns && server.is_quiet() && uses.ever() == ever;
     // What it rests with has to be whole.
     if offer.is_whole() && is_unneeded() {

@@ -8,6 +8,7 @@ mod http_session;
 mod http_weak;
 mod known;
 mod lists;
+mod retries;
 mod stdio_asks;
 mod stdio_bad;
 mod support;
