@@ -187,12 +187,15 @@ impl Listening {
 fn is_final(ended: &Answer) -> bool {
     match ended {
         Err(RequestError::Refused(_)) => true,
-        Err(RequestError::Link(LinkError::Unsuitable { status, .. })) => {
-            // Those two ask for patience.
-            (400..500).contains(status) && !matches!(status, 408 | 429)
-        }
+        Err(RequestError::Link(LinkError::Unsuitable { status, .. })) => is_for_good(*status),
         _ => false,
     }
+}
+
+/// Returns whether a status says no for good.
+pub(crate) fn is_for_good(status: u16) -> bool {
+    // Those two ask for patience.
+    (400..500).contains(&status) && !matches!(status, 408 | 429)
 }
 
 /// Waits for the end of a request that only listens, if there is one.

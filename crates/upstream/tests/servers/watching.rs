@@ -297,6 +297,39 @@ async fn a_server_that_leaves_a_subscription_unanswered_is_heard_all_the_same() 
     assert!(!is_answered, "it still waits, and nobody else did");
 }
 
+/// Busy, or on its way back: nobody else would ever say it again.
+#[tokio::test]
+async fn a_subscription_that_does_not_arrive_is_made_again() {
+    for status in [429, 503] {
+        let (says, _) = broadcast::channel(16);
+        let (speaks, refused) = (says.clone(), AtomicUsize::new(0));
+        let server = Misbehaving::open(move |seen| match seen.asks() {
+            "resources/list" => seen.result(listed(["x://a".to_owned()])),
+            "resources/subscribe" if refused.fetch_add(1, Ordering::Relaxed) < 2 => {
+                Does::Answer(answer(status, &[], "not now"))
+            }
+            _ => older(seen, &speaks),
+        });
+        let server = server.await.unwrap();
+        let world = World::connected(spec(&server.url())).await;
+        let mut client = world.client().await;
+        // Whoever watches does not have to wait for that.
+        subscribe(&mut client, "x://a").await;
+        let subscribed = || server.seen().iter().filter(|seen| seen.asks() == "resources/subscribe").count();
+        until("it is said again", async || (subscribed() == 3).then_some(())).await;
+        open(&says, 1).await;
+        say(&says, &updated("x://a"));
+        assert_eq!(told(&mut client).await, "x://a", "{status}");
+        // Once it is heard, it is said no more when something else is watched.
+        client.result("resources/unsubscribe", json!({ "uri": "x://a" })).await;
+        until("it knows", async || {
+            server.seen().iter().any(|seen| seen.asks() == "resources/unsubscribe").then_some(())
+        })
+        .await;
+        assert_eq!(subscribed(), 3);
+    }
+}
+
 /// More than can be told one by one, said at once: whoever watches something else is told of that all the same.
 #[tokio::test]
 async fn a_hub_that_falls_behind_tells_of_all_that_is_watched() {
