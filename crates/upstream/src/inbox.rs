@@ -341,8 +341,12 @@ impl Inbox {
         is_needed
     }
 
-    /// Hears that what the server says by itself is heard again, and was not for a while.
+    /// Hears that what the server says by itself is heard again, and was not for a while: anything may have changed.
     pub(crate) fn heard_again(&self) {
+        let server = self.server.borrow().upgrade();
+        for uri in server.iter().flat_map(|server| server.watched()) {
+            self.ear.updated(uri);
+        }
         self.ear.missed();
         // As if it had said so itself.
         self.lists.send_modify(|lists| lists.said += 1);

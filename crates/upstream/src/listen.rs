@@ -21,6 +21,8 @@ const UNREACHED_MAX: u32 = 3;
 
 /// What the one who keeps the server has to know.
 pub(crate) enum News {
+    /// It is heard on this connection. These were watched on one before, and may have changed between the two.
+    Heard(BTreeSet<String>),
     /// It is heard again, and was not for a while: whatever it tells of may have changed.
     HeardAgain,
     /// It cannot be reached.
@@ -41,6 +43,8 @@ pub(crate) struct Listening {
     /// The lists that the server says it tells of.
     lists: Map<String, Value>,
     watched: BTreeSet<String>,
+    /// What may have changed before this connection, and was not told of yet.
+    unheard: BTreeSet<String>,
     now: Option<Stream>,
     /// What takes its place as soon as it is open.
     next: Option<Stream>,
@@ -56,7 +60,11 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Makes one that does not listen yet.
-    pub(crate) fn new(connection: &Arc<Connection>, greeting: &Greeting) -> Listening {
+    pub(crate) fn new(
+        connection: &Arc<Connection>,
+        greeting: &Greeting,
+        unheard: BTreeSet<String>,
+    ) -> Listening {
         let tells = |capability: &str| {
             greeting.capabilities.get(capability).is_some_and(|said| said["listChanged"] == true)
         };
@@ -70,6 +78,7 @@ impl Listening {
             connection: connection.clone(),
             lists: lists.map(|(_, key)| (key.to_owned(), true.into())).collect(),
             watched: BTreeSet::new(),
+            unheard,
             now: None,
             next: None,
             again_at: None,
@@ -144,7 +153,11 @@ impl Listening {
             now.is_open = true;
         }
         (self.was_open, self.unreached) = (true, 0);
-        std::mem::take(&mut self.missed).then_some(News::HeardAgain)
+        let unheard = std::mem::take(&mut self.unheard);
+        match std::mem::take(&mut self.missed) {
+            true => Some(News::HeardAgain),
+            false => (!unheard.is_empty()).then_some(News::Heard(unheard)),
+        }
     }
 
     fn ended(&mut self, ended: Answer) -> Option<News> {
@@ -290,7 +303,7 @@ mod tests {
         let (asked, under_way) = Default::default();
         let link = Arc::new(Scripted { inbox: inbox.clone(), does: does.to_vec(), asked, under_way });
         let connection = Arc::new(Connection::new(link.clone(), inbox));
-        let mut listening = Listening::new(&connection, &Greeting::default());
+        let mut listening = Listening::new(&connection, &Greeting::default(), BTreeSet::new());
         listening.watch(BTreeSet::from(["x://a".to_owned()]));
         World { link, listening }
     }

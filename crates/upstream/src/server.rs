@@ -83,6 +83,8 @@ pub(crate) struct Server {
     pub(crate) credentials: Option<Arc<dyn Credentials>>,
     /// Which clients want to be told of which resources.
     watched: Mutex<BTreeSet<(String, String)>>,
+    /// What of it may have changed since the last connection was lost.
+    unheard: Mutex<BTreeSet<String>>,
     pub(crate) watch_changed: Notify,
     /// Whether a list that is late is still waited for.
     pub(crate) awaits_lists: AtomicBool,
@@ -154,6 +156,7 @@ impl Server {
             known: Mutex::default(),
             credentials,
             watched: Mutex::default(),
+            unheard: Mutex::default(),
             watch_changed: Notify::new(),
             awaits_lists: AtomicBool::new(false),
             subscribed: watch::Sender::default(),

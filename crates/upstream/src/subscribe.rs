@@ -15,12 +15,13 @@ use tokio::time::Instant;
 /// How long a server may take to say that it heard whom to tell of what.
 pub(crate) const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a server knows to be watched.
-#[derive(Default)]
+/// What a server was told.
+#[derive(Clone)]
 struct Told {
+    /// What it knows to be watched.
     known: BTreeSet<String>,
-    /// Whether there is more that could not be said to it.
-    is_part: bool,
+    /// What it did not hear in time, so that nobody hears of changes until it does.
+    unheard: BTreeSet<String>,
 }
 
 /// What came of saying one.
@@ -35,7 +36,7 @@ enum Heard {
 pub(crate) struct Subscribing {
     server: Arc<Server>,
     connection: Arc<Connection>,
-    told: BTreeSet<String>,
+    told: Told,
     is_due: bool,
     running: Option<BoxFuture<'static, Told>>,
     /// When it is said again what the server did not hear.
@@ -44,13 +45,18 @@ pub(crate) struct Subscribing {
 }
 
 impl Subscribing {
-    /// Makes one for a new connection, on which nothing has been said yet.
-    pub(crate) fn new(server: &Arc<Server>, connection: &Arc<Connection>) -> Subscribing {
+    /// Makes one for a new connection, on which nothing has been said yet. What was watched on the one before is `unheard`
+    /// until it has.
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        connection: &Arc<Connection>,
+        unheard: BTreeSet<String>,
+    ) -> Subscribing {
         server.subscribed.send_replace(Subscribed::new());
         Subscribing {
             server: server.clone(),
             connection: connection.clone(),
-            told: BTreeSet::new(),
+            told: Told { known: BTreeSet::new(), unheard },
             is_due: false,
             running: None,
             again_at: None,
@@ -86,20 +92,20 @@ impl Subscribing {
     }
 
     fn was_said(&mut self, told: Told) {
-        self.told = told.known;
-        if told.is_part {
+        self.told = told;
+        if self.told.unheard.is_empty() {
+            self.pause = RETRY_FIRST;
+        } else {
             self.again_at = Some(Instant::now() + jittered(self.pause));
             self.pause = (self.pause * 2).min(RETRY_MAX);
-        } else {
-            self.pause = RETRY_FIRST;
         }
     }
 }
 
 /// Tells a server what is watched now and was not before, and the other way round. Returns what it knows then.
-async fn subscribe(server: Arc<Server>, connection: Arc<Connection>, known: BTreeSet<String>) -> Told {
+async fn subscribe(server: Arc<Server>, connection: Arc<Connection>, mut told: Told) -> Told {
     let wanted = server.watched();
-    let mut told = Told { known, is_part: false };
+    told.unheard.retain(|uri| wanted.contains(uri));
     server.subscribed.send_modify(|said| said.retain(|uri, _| wanted.contains(uri)));
     for uri in told.known.extract_if(.., |uri| !wanted.contains(uri)) {
         let _ = tell(&connection, "resources/unsubscribe", &uri).await;
@@ -110,14 +116,21 @@ async fn subscribe(server: Arc<Server>, connection: Arc<Connection>, known: BTre
             false => heard(tell(&connection, "resources/subscribe", &uri).await),
         };
         let said = match heard {
-            Heard::Refused(error) => Err(error),
+            Heard::Refused(error) => {
+                told.unheard.remove(&uri);
+                Err(error)
+            }
             Heard::Yes => {
                 told.known.insert(uri.clone());
+                // It may have changed before the server knew whom to tell.
+                if told.unheard.remove(&uri) {
+                    server.tell_updated(uri.clone());
+                }
                 Ok(())
             }
             // Whoever asked for it does not wait: it is said again until it is heard.
             Heard::No => {
-                told.is_part = true;
+                told.unheard.insert(uri.clone());
                 Ok(())
             }
         };

@@ -109,6 +109,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         }
         server.live.clear();
         server.uses.forget_tasks();
+        if since.is_some() {
+            server.goes_unheard();
+        }
         // Somebody who wants it anew, however often, is no sign of anything wrong.
         let is_wished = server.was_wished();
         // One that takes long to fail has failed all the same.
@@ -261,8 +264,9 @@ async fn keep(
     let (uses, is_modern) = (&server.uses, connection.is_modern());
     let mut idle = idle_from(server, Instant::now());
     let mut relist = Relist::new(server.spec.relist_every, &offer);
-    let mut listening = Listening::new(connection, greeting);
-    let mut subscribing = Subscribing::new(server, connection);
+    let unheard = server.take_unheard();
+    let mut listening = Listening::new(connection, greeting, unheard.clone());
+    let mut subscribing = Subscribing::new(server, connection, unheard);
     let mut damped = DAMPED;
     // Watched already, from before this connection.
     server.watch_changed.notify_one();
@@ -292,6 +296,7 @@ async fn keep(
                 }
             }
             news = listening.news() => match news {
+                listen::News::Heard(unheard) => tell_updated(server, unheard).await,
                 listen::News::HeardAgain => connection.inbox.heard_again(),
                 listen::News::Gone(error) => return error.into(),
             },

@@ -9,6 +9,17 @@ impl Server {
         lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
     }
 
+    /// Hears that the connection is lost, so that nobody hears of changes of what is watched.
+    pub(crate) fn goes_unheard(&self) {
+        let watched = self.watched();
+        lock(&self.unheard).extend(watched);
+    }
+
+    /// Returns what may have changed unheard, to be told of as soon as the server tells of changes again.
+    pub(crate) fn take_unheard(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *lock(&self.unheard))
+    }
+
     /// Returns what is watched of which this resource is all or a part.
     pub(crate) fn watched_of(&self, uri: &str) -> Vec<String> {
         let watched = lock(&self.watched);

@@ -9,8 +9,8 @@ use portcullis_testkit::wait::until;
 use portcullis_upstream::{ServerSpec, StatusKind};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -327,6 +327,59 @@ async fn a_subscription_that_does_not_arrive_is_made_again() {
         })
         .await;
         assert_eq!(subscribed(), 3);
+    }
+}
+
+/// A server with one resource, in either era, that says nothing on its streams. Returned with what its first stream ends with, and
+/// what the others do.
+async fn silent(is_newer: bool) -> (Misbehaving, broadcast::Sender<Vec<u8>>, broadcast::Sender<Vec<u8>>) {
+    let ((ends, _), (stays, _)) = (broadcast::channel(1), broadcast::channel(1));
+    let (first, later) = (Mutex::new(Some(ends.clone())), stays.clone());
+    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+        ("GET", _) | (_, "subscriptions/listen") => {
+            let head = if is_newer { acknowledged() } else { "retry: 1\ndata:\n\n".to_owned() };
+            let says = first.lock().unwrap().take().unwrap_or_else(|| later.clone());
+            Does::Tells { head: events(&[], &head), says }
+        }
+        (_, "server/discover") if is_newer => {
+            let capabilities = json!({ "resources": { "subscribe": true } });
+            seen.result(json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private" }))
+        }
+        (_, "resources/list") => seen.result(listed(["x://a".to_owned()])),
+        _ => older(seen, &later),
+    });
+    (server.await.unwrap(), ends, stays)
+}
+
+#[tokio::test]
+async fn whatever_is_watched_is_told_of_when_a_server_is_heard_again() {
+    for is_newer in [true, false] {
+        let (server, ends, stays) = silent(is_newer).await;
+        let world = World::connected(spec(&server.url())).await;
+        let mut client = world.client().await;
+        subscribe(&mut client, "x://a").await;
+        open(&ends, 1).await;
+        let was_told = client.unasked().iter().any(|message| message["method"] == UPDATED);
+        assert!(!was_told, "nothing was missed");
+        drop(ends);
+        open(&stays, 1).await;
+        assert_eq!(told(&mut client).await, "x://a", "{is_newer}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_watched_is_told_of_when_a_server_is_connected_again() {
+    for is_newer in [true, false] {
+        let (server, ends, _stays) = silent(is_newer).await;
+        let world = World::connected(spec(&server.url())).await;
+        let mut client = world.client().await;
+        subscribe(&mut client, "x://a").await;
+        open(&ends, 1).await;
+        let was_told = client.unasked().iter().any(|message| message["method"] == UPDATED);
+        assert!(!was_told, "nothing was missed");
+        world.upstream.again();
+        assert_eq!(told(&mut client).await, "x://a", "{is_newer}");
     }
 }
 
