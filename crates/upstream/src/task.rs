@@ -443,9 +443,15 @@ async fn cancel(connection: &Connection, task: &str) {
 async fn cancel_late(connection: &Connection, request: u64) {
     let slot = Arc::new(Slot::default());
     connection.inbox.expect(request, slot.clone(), None);
-    let answer = tokio::time::timeout(LATE_WITHIN, poll_fn(|context| slot.poll_news(context))).await;
+    let answer = tokio::select! {
+        biased;
+        news = poll_fn(|context| slot.poll_news(context)) => Some(news),
+        // The server ends with whoever holds the connection, and its tasks with it.
+        () = connection.inbox.retired.cancelled() => None,
+        () = tokio::time::sleep(LATE_WITHIN) => None,
+    };
     connection.inbox.forget(request);
-    if let Ok(News::Answer(Ok(answer))) = answer
+    if let Some(News::Answer(Ok(answer))) = answer
         && let Some(task) = Task::begun(connection.era(), &answer)
     {
         cancel(connection, &task.id).await;
@@ -465,6 +471,34 @@ fn acted(error: RequestError) -> RequestError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbox::Inbox;
+    use crate::link::{Link, Outgoing};
+    use tokio::time::Instant;
+
+    struct Nowhere;
+
+    impl Link for Nowhere {
+        fn send<'a>(&'a self, _: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_task_is_waited_for_no_longer_than_the_connection_is_kept() {
+        for (is_kept, expected) in [(true, LATE_WITHIN), (false, Duration::ZERO)] {
+            let inbox = Inbox::new().0;
+            let (connection, began) = (Connection::new(Arc::new(Nowhere), inbox.clone()), Instant::now());
+            let ends = async {
+                tokio::task::yield_now().await;
+                if !is_kept {
+                    inbox.retire();
+                }
+            };
+            tokio::join!(cancel_late(&connection, 1), ends);
+            assert_eq!(began.elapsed(), expected);
+            assert!(!inbox.awaits(1));
+        }
+    }
 
     fn begun(era: Era, result: &str) -> Option<Task> {
         Task::begun(era, &RawValue::from_string(result.to_owned()).unwrap())
