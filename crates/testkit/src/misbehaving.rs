@@ -114,6 +114,8 @@ impl Misbehaving {
         tokio::spawn(async move {
             let mut connection = 0;
             while let Ok((visitor, _)) = listener.accept().await {
+                // At once: a clock that stands still does not wait for the kernel to gather more.
+                let _ = visitor.set_nodelay(true);
                 tokio::spawn(serve(visitor, connection, does.clone(), seeing.clone()));
                 connection += 1;
             }

@@ -99,7 +99,10 @@ pub(crate) struct Ask<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) caller: Option<Listener>,
+    /// How long the server may take to the first sign of life.
     pub(crate) timeout: Duration,
+    /// How long from one to the next.
+    pub(crate) silence: Duration,
 }
 
 impl Connection {
@@ -143,7 +146,7 @@ impl Connection {
     /// Makes a request of the hub's own.
     pub(crate) async fn own(&self, method: &str, params: String, timeout: Duration) -> Answer {
         let (params, meta, headers) = ([&*params, "", ""], "", &[]);
-        let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
+        let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout, silence: timeout };
         self.request(ask).await
     }
 
@@ -151,7 +154,7 @@ impl Connection {
     pub(crate) async fn about_task(&self, method: &str, id: &str, more: &str, timeout: Duration) -> Answer {
         let named = format!(r#""taskId":{}"#, Value::from(id));
         let (params, name, headers) = ([&*named, more, ""], Some(id), &[]);
-        let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout };
+        let ask = Ask { method, params, meta: "", name, headers, caller: None, timeout, silence: timeout };
         match self.is_modern() {
             // Only a client that understands tasks ever has one.
             true => self.request_as(self.next_id(), ask, Some(&TaskClient)).await,
@@ -182,7 +185,7 @@ impl Connection {
         ask: Ask<'a>,
         peer: Option<&dyn Peer>,
     ) -> impl Future<Output = Answer> + 'a {
-        let timeout = ask.timeout;
+        let (timeout, silence) = (ask.timeout, ask.silence);
         let sent = self.send(id, ask, peer);
         async move {
             let Waiting { slot, mut sending, _open } = sent?;
@@ -193,7 +196,7 @@ impl Connection {
                     biased;
                     news = poll_fn(|context| slot.poll_news(context)) => match news {
                         News::Answer(answer) => break answer,
-                        News::Alive => deadline.as_mut().reset(tokio::time::Instant::now() + timeout),
+                        News::Alive => deadline.as_mut().reset(tokio::time::Instant::now() + silence),
                     },
                     Some(done) = OptionFuture::from(sending.as_mut()) => {
                         done?;
@@ -201,8 +204,8 @@ impl Connection {
                     }
                     // The time that a client takes to answer is not the server's.
                     () = &mut deadline => match slot.is_asking() {
-                        true => deadline.as_mut().reset(tokio::time::Instant::now() + timeout),
-                        false => break Err(RequestError::Timeout(timeout)),
+                        true => deadline.as_mut().reset(tokio::time::Instant::now() + silence),
+                        false => break Err(RequestError::Timeout(silence)),
                     },
                 }
             }
@@ -422,6 +425,49 @@ impl RequestError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::Instant;
+
+    struct Nowhere;
+
+    impl Link for Nowhere {
+        fn send<'a>(&'a self, _: Outgoing<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// How long a request waits of which little time is left, after so many signs of life within that.
+    async fn waits(signs: usize) -> Duration {
+        let inbox = Inbox::new().0;
+        let (connection, began) = (Connection::new(Arc::new(Nowhere), inbox.clone()), Instant::now());
+        let (left, silence) = (Duration::from_secs(2), Duration::from_secs(20));
+        let ask = Ask {
+            method: "tools/call",
+            params: ["", "", ""],
+            meta: "",
+            name: None,
+            headers: &[],
+            caller: None,
+            timeout: left,
+            silence,
+        };
+        let lives = async {
+            for _ in 0..signs {
+                tokio::time::sleep(left / 2).await;
+                let sign = json!({ "progressToken": 1, "progress": 1 });
+                inbox.receive(&rpc::notification("notifications/progress", &sign), None);
+            }
+        };
+        let (answer, ()) = tokio::join!(connection.request_by(1, ask), lives);
+        assert!(matches!(answer, Err(RequestError::Timeout(_))));
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_a_sign_of_life_has_all_of_the_time_again() {
+        assert_eq!(waits(0).await, Duration::from_secs(2));
+        assert_eq!(waits(1).await, Duration::from_secs(21));
+        assert_eq!(waits(3).await, Duration::from_secs(23));
+    }
 
     #[test]
     fn what_was_said_is_told_whatever_its_form() {

@@ -335,7 +335,7 @@ impl<'a> Drive<'a> {
         request: Arc<Request>,
         earlier: Option<(Option<String>, Answers)>,
     ) -> Drive<'a> {
-        let sent = start(connection, call, &request, earlier);
+        let sent = start(connection, call, &request, earlier, request.timeout);
         Drive { parked, call, request, sent, asked: 0, rounds: 0 }
     }
 
@@ -403,7 +403,9 @@ impl<'a> Drive<'a> {
         }
         not_offered(&**peer, &questions)?;
         let answers = ask_each(&**peer, questions).await?;
-        self.sent = start(&self.sent.connection, self.call, &self.request, Some((state, answers)));
+        // The server was not silent, and the time that the client took is not the server's.
+        let timeout = self.request.silence;
+        self.sent = start(&self.sent.connection, self.call, &self.request, Some((state, answers)), timeout);
         Ok(())
     }
 
@@ -596,12 +598,13 @@ fn not_answered(kind: AskKind, refused: AskRefused) -> RpcError {
     }
 }
 
-/// Sends the request.
+/// Sends the request. `timeout` is how long the server may take to the first sign of life.
 fn start(
     connection: &Arc<Connection>,
     call: &Call,
     request: &Arc<Request>,
     earlier: Option<(Option<String>, Answers)>,
+    timeout: Duration,
 ) -> Sent {
     let slot = Arc::new(Slot::default());
     let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
@@ -635,7 +638,7 @@ fn start(
         Tasking::new(connection.clone(), peer, caller.clone(), request.silence)
     });
     let running = Box::pin(async move {
-        let Request { method, params, name, headers, timeout, .. } = &*request;
+        let Request { method, params, name, headers, silence, .. } = &*request;
         let ask = Outward {
             method,
             params: [params, &passed, &answered],
@@ -643,7 +646,8 @@ fn start(
             name: name.as_ref().map(Named::as_str),
             headers,
             caller: Some(caller),
-            timeout: *timeout,
+            timeout,
+            silence: *silence,
         };
         match tasking {
             // Elsewhere, because few calls become tasks and every call would make room for it.

@@ -110,8 +110,8 @@ impl Listening {
         let params = format!(r#""notifications":{}"#, Value::Object(wanted));
         let ends = async move {
             let (params, meta, headers) = ([&*params, "", ""], "", &[]);
-            let (method, timeout) = ("subscriptions/listen", LISTEN_FOR);
-            let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout };
+            let (method, timeout, silence) = ("subscriptions/listen", LISTEN_FOR, LISTEN_FOR);
+            let ask = Ask { method, params, meta, name: None, headers, caller: None, timeout, silence };
             connection.request_by(id, ask).await
         };
         Stream { id, began: Instant::now(), is_open: false, ends: ends.boxed() }

@@ -336,6 +336,7 @@ impl Tasking {
                 headers: &[],
                 caller: Some(Listener { sees_through: None, ..self.caller.clone() }),
                 timeout: self.silence,
+                silence: self.silence,
             };
             let answer = self.connection.request(ask).await;
             if matches!(answer, Ok(_) | Err(RequestError::Refused(_))) {

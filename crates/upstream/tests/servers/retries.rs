@@ -1,11 +1,14 @@
-//! How soon a server is tried again.
+//! How soon a server is tried again, and how long a call that is made again may take.
 
-use crate::support::spec;
+use crate::support::{World, reads, spec};
 use portcullis_core::Registry;
-use portcullis_testkit::misbehaving::{Does, Misbehaving};
-use portcullis_upstream::{StatusKind, Upstream};
+use portcullis_testkit::misbehaving::{Does, Misbehaving, events};
+use portcullis_upstream::{ServerSpec, StatusKind, Upstream};
+use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 /// How long a greeting may hang: a question of the newer era, and one of the older.
@@ -34,4 +37,37 @@ async fn a_server_that_fails_slowly_is_tried_less_and_less_often() {
     // As long as it gets is a minute, more or less.
     assert!(pauses.iter().max() > Some(&Duration::from_secs(44)), "{pauses:?}");
     assert!(pauses.iter().all(|pause| *pause < Duration::from_secs(80)), "{pauses:?}");
+}
+
+/// The first attempt takes most of the time before it breaks off. What is left of it is for the second to begin in, and not to go
+/// on in.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_made_again_and_goes_on_has_all_of_its_time() {
+    const TIMEOUT: Duration = Duration::from_secs(4);
+    let calls = AtomicUsize::new(0);
+    let server = Misbehaving::open(move |seen| {
+        if seen.asks() != "tools/call" {
+            return seen.usual();
+        }
+        let (says, is_first) = (broadcast::channel(4).0, calls.fetch_add(1, Ordering::Relaxed) == 0);
+        let (id, speaks) = (seen.body["id"].clone(), says.clone());
+        let event = |message| format!("data: {message}\n\n").into_bytes();
+        tokio::spawn(async move {
+            if is_first {
+                tokio::time::sleep(TIMEOUT * 3 / 4).await;
+                return;
+            }
+            let sign = json!({ "progressToken": id, "progress": 1 });
+            tokio::time::sleep(TIMEOUT / 16).await;
+            let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": sign });
+            let _ = speaks.send(event(progress));
+            tokio::time::sleep(TIMEOUT / 2).await;
+            let result = json!({ "content": [{ "type": "text", "text": "late" }] });
+            let _ = speaks.send(event(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
+        });
+        Does::Tells { head: events(&[], ""), says }
+    });
+    let server = server.await.unwrap();
+    let world = World::connected(ServerSpec { timeout: TIMEOUT, ..reads(&server.url()) }).await;
+    assert_eq!(world.call("up_echo").await, "late");
 }
