@@ -20,6 +20,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// What whoever called has to know before they call again.
+const NOT_KNOWN: &str = "whether the call was carried out is not known";
+
 /// Why a request has no result. In words it is one line, whatever the server said.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
@@ -387,12 +390,14 @@ impl RequestError {
     pub(crate) fn told(self, name: &str) -> ToolError {
         match self {
             RequestError::Refused(error) => ToolError::foreign(name, error),
-            RequestError::Timeout(after) => ToolError::timeout(after).hint(format!(
-                "`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress"
-            )),
+            RequestError::Timeout(after) => ToolError::timeout(after)
+                .hint(format!(
+                    "`mcp.{name}.timeout_ms` says how long a call may take without a sign of progress"
+                ))
+                .hint(NOT_KNOWN),
             RequestError::Closed => {
                 ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
-                    .hint("it is started again; whether the call was carried out is not known")
+                    .hint(format!("it is started again; {NOT_KNOWN}"))
             }
             error @ RequestError::TooLong { .. } => {
                 ToolError::new(ErrorKind::TooLarge, format!("server `{name}`: {error}"))
@@ -409,10 +414,14 @@ impl RequestError {
                     }
                     LinkError::SessionLost => told.hint("try again: a new session is opened"),
                     LinkError::Unsuitable { status: 429 | 503, .. } => told.hint("try again later"),
-                    LinkError::Unsuitable { .. } => told.hint("`portcullis mcp status` says how it stands"),
-                    LinkError::Failed { sent: true, .. } => {
-                        told.hint("whether the call was carried out is not known")
+                    // A refusal, which comes before anything is done.
+                    LinkError::Unsuitable { status: 400..=499, .. } => {
+                        told.hint("`portcullis mcp status` says how it stands")
                     }
+                    LinkError::Unsuitable { .. } => {
+                        told.hint("`portcullis mcp status` says how it stands").hint(NOT_KNOWN)
+                    }
+                    LinkError::Failed { sent: true, .. } => told.hint(NOT_KNOWN),
                     LinkError::Failed { sent: false, .. } | LinkError::NoCredentials(_) => {
                         told.hint("try again later")
                     }
@@ -482,6 +491,34 @@ mod tests {
             let raw = RawValue::from_string(error.to_owned()).unwrap();
             let told = RequestError::refused(&raw).to_string();
             assert_eq!(told, format!("the server answered with {expected}"), "{error}");
+        }
+    }
+
+    #[test]
+    fn whoever_calls_again_knows_whether_it_may_have_been_carried_out() {
+        let why = || "why".to_owned();
+        let unsuitable = |status| RequestError::Link(LinkError::Unsuitable { status, why: why() });
+        for (error, words, is_in_doubt) in [
+            (RequestError::Timeout(Duration::from_secs(1)), "`mcp.shop.timeout_ms`", true),
+            (RequestError::Closed, "it is started again", true),
+            (unsuitable(200), "`portcullis mcp status`", true),
+            (unsuitable(302), "`portcullis mcp status`", true),
+            (unsuitable(500), "`portcullis mcp status`", true),
+            (unsuitable(502), "`portcullis mcp status`", true),
+            (unsuitable(504), "`portcullis mcp status`", true),
+            (unsuitable(503), "try again later", false),
+            (unsuitable(429), "try again later", false),
+            (unsuitable(403), "`portcullis mcp status`", false),
+            (RequestError::Link(LinkError::Failed { why: why(), sent: true }), "", true),
+            (RequestError::Link(LinkError::Failed { why: why(), sent: false }), "try again later", false),
+        ] {
+            let of = error.to_string();
+            let hints = error.told("shop").hints.join("; ");
+            assert_eq!(
+                (hints.contains(words), hints.contains(NOT_KNOWN)),
+                (true, is_in_doubt),
+                "{of}: {hints}"
+            );
         }
     }
 

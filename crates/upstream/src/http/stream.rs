@@ -97,9 +97,7 @@ impl Way {
                     let status = reply.status;
                     return Err(failed(format!("the server broke off and does not go on (status {status})")));
                 }
-                Err(RequestError::Link(LinkError::Failed { why, .. })) => why,
-                Err(RequestError::Link(LinkError::Unsuitable { why, .. })) => return Err(failed(why)),
-                Err(other) => return Err(other),
+                Err(error) => passes(error)?,
             };
             *silent += 1;
             if *silent > RESUMED_MAX {
@@ -161,7 +159,41 @@ impl Way {
     }
 }
 
+/// Returns why a stream cannot be opened again, where that may pass. Whoever is told otherwise learns that the server may have
+/// acted: no login and no later attempt makes that undone.
+fn passes(error: RequestError) -> Result<String, RequestError> {
+    match error {
+        RequestError::Link(LinkError::Failed { why, .. } | LinkError::NoCredentials(why)) => Ok(why),
+        RequestError::Link(error) => {
+            Err(RequestError::Link(LinkError::Failed { why: error.to_string(), sent: true }))
+        }
+        other => Err(other),
+    }
+}
+
 /// Reads events that hold a message each.
 pub(super) fn events_of_messages() -> EventReader {
     EventReader::new(MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_let_in_again_learns_that_the_server_may_have_acted() {
+        let why = || "why".to_owned();
+        for error in [LinkError::Failed { why: why(), sent: false }, LinkError::NoCredentials(why())] {
+            assert_eq!(passes(RequestError::Link(error)).ok(), Some(why()));
+        }
+        for error in [
+            LinkError::NeedsAuth(why()),
+            LinkError::NeedsRegistration(why()),
+            LinkError::Unsuitable { status: 403, why: why() },
+        ] {
+            let told = passes(RequestError::Link(error.clone())).unwrap_err();
+            let expected = LinkError::Failed { why: why(), sent: true };
+            assert!(matches!(&told, RequestError::Link(told) if *told == expected), "{error:?} {told:?}");
+        }
+    }
 }

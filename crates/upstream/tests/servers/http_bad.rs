@@ -101,6 +101,22 @@ async fn a_call_is_made_once_though_its_answer_broke_off_and_cannot_be_taken_up_
     }
 }
 
+/// A login would not undo what the server has done.
+#[tokio::test]
+async fn a_call_whose_answer_may_not_be_taken_up_may_have_been_carried_out() {
+    let server = Misbehaving::open(move |seen| match (seen.asks(), seen.header("last-event-id")) {
+        ("tools/call", _) => Does::Closes(events(&[], "id: a\nretry: 20\ndata: \n\n")),
+        (_, Some(_)) => Does::Answer(answer(401, &[], "")),
+        _ => seen.usual(),
+    });
+    let server = server.await.unwrap();
+    let said = within("the call", World::connected(spec(&server.url())).await.call("up_echo")).await;
+    assert!(
+        said.contains("(401)") && said.contains("whether the call was carried out is not known"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_server_without_a_stream_of_its_own_stays_connected() {
     let refusing = |status| {
