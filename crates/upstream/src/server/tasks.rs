@@ -10,10 +10,15 @@ impl Server {
     /// Asks after a task by the name that the server has given it.
     pub(crate) async fn ask_after(&self, call: &Call, ask: TaskAsk, id: &str) -> Outcome {
         let connection = self.connected(&call.ctx.cancel, None).await?;
-        let more = match ask {
+        let mut more = match ask {
             TaskAsk::Update => answers(call),
             TaskAsk::Get | TaskAsk::Cancel => String::new(),
         };
+        let beside = &call.passed.params;
+        if !more.is_empty() && !beside.is_empty() {
+            more.push(',');
+        }
+        more.push_str(beside);
         let answer = connection.about_task(ask.method(), id, &more, self.spec.timeout).await;
         match &answer {
             Ok(_) if ask == TaskAsk::Cancel => self.uses.task_ended(id),
