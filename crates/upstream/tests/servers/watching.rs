@@ -352,16 +352,22 @@ async fn silent(is_newer: bool) -> (Misbehaving, broadcast::Sender<Vec<u8>>, bro
     (server.await.unwrap(), ends, stays)
 }
 
+/// Has a client watch what such a server has, once the server listens by `tells`.
+async fn watching(server: &Misbehaving, tells: &broadcast::Sender<Vec<u8>>) -> (World, McpClient) {
+    let world = World::connected(spec(&server.url())).await;
+    let mut client = world.client().await;
+    subscribe(&mut client, "x://a").await;
+    open(tells, 1).await;
+    let was_told = client.unasked().iter().any(|message| message["method"] == UPDATED);
+    assert!(!was_told, "nothing was missed");
+    (world, client)
+}
+
 #[tokio::test]
 async fn whatever_is_watched_is_told_of_when_a_server_is_heard_again() {
     for is_newer in [true, false] {
         let (server, ends, stays) = silent(is_newer).await;
-        let world = World::connected(spec(&server.url())).await;
-        let mut client = world.client().await;
-        subscribe(&mut client, "x://a").await;
-        open(&ends, 1).await;
-        let was_told = client.unasked().iter().any(|message| message["method"] == UPDATED);
-        assert!(!was_told, "nothing was missed");
+        let (_world, mut client) = watching(&server, &ends).await;
         drop(ends);
         open(&stays, 1).await;
         assert_eq!(told(&mut client).await, "x://a", "{is_newer}");
@@ -372,12 +378,7 @@ async fn whatever_is_watched_is_told_of_when_a_server_is_heard_again() {
 async fn whatever_is_watched_is_told_of_when_a_server_is_connected_again() {
     for is_newer in [true, false] {
         let (server, ends, _stays) = silent(is_newer).await;
-        let world = World::connected(spec(&server.url())).await;
-        let mut client = world.client().await;
-        subscribe(&mut client, "x://a").await;
-        open(&ends, 1).await;
-        let was_told = client.unasked().iter().any(|message| message["method"] == UPDATED);
-        assert!(!was_told, "nothing was missed");
+        let (world, mut client) = watching(&server, &ends).await;
         world.upstream.again();
         assert_eq!(told(&mut client).await, "x://a", "{is_newer}");
     }
