@@ -17,9 +17,12 @@ use std::sync::Arc;
 /// How long a reason may be. It is told to the agent.
 pub(crate) const REASON_CHARS_MAX: usize = 500;
 
+/// What [`default_for`](portcullis_guard::default_for) calls the decision of a server that asks.
+const ASKED_BY_SERVER: &str = "server:ask";
+
 /// Writes a rule that allows what an approval is about, unless there is one. Returns the file.
 pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> Result<Option<String>> {
-    let Asked { client, origin, kind, target, effect, reach, .. } = &approval.call;
+    let Asked { client, origin, kind, target, effect, reach, rule, .. } = &approval.call;
     let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
     if effect == Effect::Destroy {
         let reason = ApprovalError::SingleUse(approval.id.clone());
@@ -39,8 +42,16 @@ pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> 
     // Where the rule belongs is known only while nobody else changes the rules.
     let editing = Editing::of(home)?;
     let config = &Config::load(home, &environment)?.config;
-    let labels = KnownTools::of(config)?.labels(target);
-    let unruled = Unruled::ByEffect;
+    let known = KnownTools::of(config)?;
+    let labels = known.labels(target);
+    // A resource or a prompt does not say in its name which server it is of. Where a server's own decision asked about it,
+    // that decision is taken to hold still.
+    let unruled = match kind.as_str() {
+        "tool" => known.unruled(target),
+        _ => None,
+    };
+    let asked_by_server = if rule == ASKED_BY_SERVER { Unruled::Ask } else { Unruled::ByEffect };
+    let unruled = unruled.unwrap_or(asked_by_server);
     let listing = Listing {
         kind: "tool",
         name: target,

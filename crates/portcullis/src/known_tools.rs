@@ -3,7 +3,7 @@
 use crate::compose;
 use crate::config::{Config, McpServer};
 use anyhow::Result;
-use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef};
+use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef, Unruled};
 use portcullis_upstream::{effect_of, labels_of, lists};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -11,21 +11,31 @@ use std::collections::HashMap;
 
 /// What the configuration says of every tool, whether a server of it runs or not.
 pub(crate) struct KnownTools<'a> {
-    native: HashMap<String, (Effect, Labels)>,
+    native: HashMap<String, NativeTool>,
     servers: &'a [McpServer],
+}
+
+/// What the rules see of a native tool.
+struct NativeTool {
+    effect: Effect,
+    labels: Labels,
+    unruled: Unruled,
 }
 
 impl KnownTools<'_> {
     pub(crate) fn of(config: &Config) -> Result<KnownTools<'_>> {
         let native = compose::native_tools(config)?;
-        let native = native.iter().map(|tool| (tool.name.clone(), (tool.effect, tool.labels))).collect();
-        Ok(KnownTools { native, servers: &config.mcp })
+        let native = native.iter().map(|tool| {
+            let &ToolDef { effect, labels, unruled, .. } = &**tool;
+            (tool.name.clone(), NativeTool { effect, labels, unruled })
+        });
+        Ok(KnownTools { native: native.collect(), servers: &config.mcp })
     }
 
     /// Returns the labels of a tool. One that nobody is known to have is taken for a stranger's.
     pub(crate) fn labels(&self, tool: &str) -> Labels {
         match (self.native.get(tool), self.owner(tool)) {
-            (Some((_, labels)), _) => *labels,
+            (Some(native), _) => native.labels,
             (None, Some((server, own))) => labels_of(&server.labels, own),
             (None, None) => Labels::FOREIGN,
         }
@@ -34,8 +44,16 @@ impl KnownTools<'_> {
     /// Returns what a tool does, where anybody is known to have it.
     pub(crate) fn effect(&self, tool: &str) -> Option<Effect> {
         match self.native.get(tool) {
-            Some((effect, _)) => Some(*effect),
+            Some(native) => Some(native.effect),
             None => self.owner(tool).map(|(server, own)| effect_of(&server.effects, own)),
+        }
+    }
+
+    /// Returns what holds for a tool where no rule matches, where anybody is known to have it.
+    pub(crate) fn unruled(&self, tool: &str) -> Option<Unruled> {
+        match self.native.get(tool) {
+            Some(native) => Some(native.unruled),
+            None => self.owner(tool).map(|(server, _)| server.decision.into()),
         }
     }
 

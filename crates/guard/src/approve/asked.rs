@@ -3,7 +3,7 @@
 use crate::beside;
 use crate::redact::Redactor;
 use portcullis_core::json::{visible, visible_json};
-use portcullis_core::{Call, Reach, Target, ToolError};
+use portcullis_core::{Call, Listing, Target, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, Asked};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -49,7 +49,7 @@ pub(super) fn asked(call: &Call, rule: &str, redactor: &Redactor) -> Result<Aske
         kind: call.target.kind().to_owned(),
         target: visible(&redactor.scrub(call.target.name())),
         effect: call.effect().as_str().to_owned(),
-        reach: call.tool().map_or(Reach::Local, |tool| tool.reach).as_str().to_owned(),
+        reach: Listing::of_call(call).reach.as_str().to_owned(),
         rule: rule.to_owned(),
         definition: hex(&definition),
         // Not the id itself: whoever has it has the session.

@@ -1,7 +1,9 @@
 //! Calls that a person decides about: from the client, from the command line, and across a crash.
 
+use crate::shop::{Shop, tool};
 use crate::standard::fill;
 use crate::support::{home, http, stdio, text};
+use crate::upstream::sees;
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{Home, UNHURRIED};
 use portcullis_testkit::wait::until;
@@ -154,6 +156,41 @@ async fn a_yes_for_a_session_and_one_for_good() {
     }
     let mut third = http(&hub, "2026-07-28").await;
     assert_eq!(third.call("workspace_write", note("3")).await["isError"], false);
+}
+
+/// A server's own `decision = "ask"` asks about what the effect alone would allow: the rule is written for these too.
+#[tokio::test]
+async fn always_writes_a_rule_where_the_server_asks() {
+    let offer = json!({
+        "tools": [tool("see", "See invoices")],
+        "resources": [{ "uri": "shop://a", "name": "a" }],
+    });
+    let (home, shop) = (home(), Shop::new(&offer));
+    let server = shop.section("shop", "trust = \"always\"\ndecision = \"ask\"\neffect = \"read\"");
+    home.configure(&format!("{UNHURRIED}[approvals]\nwait_secs = 0\n{server}"));
+    let hub = home.serve().await;
+    let mut client = http(&hub, "2025-06-18").await;
+    sees(&mut client, "shop_see").await;
+    for (method, params) in [
+        ("tools/call", json!({ "name": "shop_see", "arguments": {} })),
+        ("resources/read", json!({ "uri": "shop://a" })),
+    ] {
+        let asked = client.request(method, params.clone()).await.to_string();
+        assert!(asked.contains("pending approval"), "{asked}");
+        let id = pending(&home).await.pop().unwrap();
+        let said = decide(&home, &["approve", &id, "--always"]).await;
+        assert!(said.contains("from now on; the rule is in"), "{method}: {said}");
+        // The one that waited, and then one by the rule, when the hub has read it.
+        let mut ran = 0;
+        until("the rule is read", async || {
+            let told = client.request(method, params.clone()).await.to_string();
+            ran += usize::from(!told.contains("pending approval"));
+            (ran == 2).then_some(())
+        })
+        .await;
+    }
+    let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
+    assert_eq!(written.matches("decision = \"allow\"").count(), 2, "{written}");
 }
 
 #[tokio::test]
