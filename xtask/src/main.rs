@@ -7,6 +7,7 @@ mod browser;
 mod calendars;
 mod clients;
 mod conformance;
+mod deny;
 mod dist;
 mod generate;
 mod hub;
@@ -34,6 +35,7 @@ Tasks:
   upstreams                           put real servers behind the built program, and OpenCode before it
   pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
   calendars [--seed N]                compare calendars with a reference implementation
+  deny                                judge the dependencies by deny.toml
   dist                                build the hub as it is shipped, into target/shipped; half an hour
   bench [fetch|upstream]              measure what is shipped and write docs/benchmarks.md; or only compare
                                       web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
@@ -54,6 +56,7 @@ enum Task {
     Upstreams,
     Pages(pages::Pictures),
     Calendars(Option<String>),
+    Deny,
     Dist,
     Bench(Vec<String>),
     Torture(torture::Settings),
@@ -91,6 +94,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Upstreams => return upstreams::run(&layout),
         Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
+        Task::Deny => return deny::run(&layout),
         Task::Dist => dist::build(&layout)?,
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
@@ -116,6 +120,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
         }
+        ["deny"] => Ok(Task::Deny),
         ["dist"] => Ok(Task::Dist),
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
@@ -192,6 +197,7 @@ mod tests {
             ("upstreams", Task::Upstreams),
             ("pages", Task::Pages(pages::Pictures::Leave)),
             ("pages --keep", Task::Pages(pages::Pictures::Keep)),
+            ("deny", Task::Deny),
             ("dist", Task::Dist),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),

@@ -18,14 +18,7 @@ struct Step {
     what: &'static str,
     /// The built programs, which are of no use when the build failed.
     needs_build: bool,
-    plan: fn(&Layout) -> Plan,
-}
-
-/// What a step does here.
-enum Plan {
-    Run(Vec<Words>),
-    /// It cannot run on this machine, for this reason.
-    Skip(String),
+    plan: fn(&Layout) -> Vec<Words>,
 }
 
 /// A command as a person would type it at the root of the repository.
@@ -36,23 +29,14 @@ const STEPS: [Step; 12] = [
         name: "format",
         what: "the code is formatted",
         needs_build: false,
-        plan: |_| Plan::Run(vec![&["cargo", "fmt", "--all", "--check"]]),
+        plan: |_| vec![&["cargo", "fmt", "--all", "--check"]],
     },
     Step {
         name: "clippy",
         what: "the compiler and Clippy have nothing to say",
         needs_build: false,
         plan: |_| {
-            Plan::Run(vec![&[
-                "cargo",
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ]])
+            vec![&["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]]
         },
     },
     Step {
@@ -61,55 +45,55 @@ const STEPS: [Step; 12] = [
         needs_build: false,
         plan: tests,
     },
-    Step {
-        name: BUILD,
-        what: "the programs build",
-        needs_build: false,
-        plan: |_| Plan::Run(vec![BUILD_WORDS]),
-    },
+    Step { name: BUILD, what: "the programs build", needs_build: false, plan: |_| vec![BUILD_WORDS] },
     Step {
         name: "selftest",
         what: "every tool agrees with its schema and snapshot",
         needs_build: true,
-        plan: |_| Plan::Run(vec![&["target/debug/portcullis", "--selftest"]]),
+        plan: |_| vec![&["target/debug/portcullis", "--selftest"]],
     },
     Step {
         name: "gen",
         what: "generated files are up to date",
         needs_build: false,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "gen", "--check"]]),
+        plan: |_| vec![&["cargo", "xtask", "gen", "--check"]],
     },
     Step {
         name: "conformance",
         what: "the official conformance suite, both revisions",
         needs_build: true,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "conformance"]]),
+        plan: |_| vec![&["cargo", "xtask", "conformance"]],
     },
     Step {
         name: "clients",
         what: "Python SDK, TypeScript SDK and Inspector against the program",
         needs_build: true,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "clients"]]),
+        plan: |_| vec![&["cargo", "xtask", "clients"]],
     },
     Step {
         name: "upstreams",
         what: "real servers behind the program, and OpenCode before it",
         needs_build: true,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "upstreams"]]),
+        plan: |_| vec![&["cargo", "xtask", "upstreams"]],
     },
     Step {
         name: "pages",
         what: "the admin page in a real browser",
         needs_build: true,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "pages"]]),
+        plan: |_| vec![&["cargo", "xtask", "pages"]],
     },
     Step {
         name: "calendars",
         what: "the same events as a reference implementation finds",
         needs_build: false,
-        plan: |_| Plan::Run(vec![&["cargo", "xtask", "calendars"]]),
+        plan: |_| vec![&["cargo", "xtask", "calendars"]],
     },
-    Step { name: "deny", what: "dependencies, their licenses and sources", needs_build: false, plan: deny },
+    Step {
+        name: "deny",
+        what: "dependencies, their licenses and sources",
+        needs_build: false,
+        plan: |_| vec![&["cargo", "xtask", "deny"]],
+    },
 ];
 
 /// With the examples, whose dependencies are those of the tests: so nothing is compiled a second time with other features.
@@ -172,15 +156,11 @@ pub(crate) fn test(layout: &Layout, only: &[String]) -> Result<bool> {
 }
 
 fn perform(layout: &Layout, step: &Step, label: &str) -> Result<(Verdict, String)> {
-    let commands = match (step.plan)(layout) {
-        Plan::Skip(reason) => return Ok((Verdict::Skipped, reason)),
-        Plan::Run(commands) => commands,
-    };
     let log = layout.log(step.name);
     run::start_log(&log)?;
     let start = Instant::now();
     let mut failed = Vec::new();
-    for words in commands {
+    for words in (step.plan)(layout) {
         let alive = |_| println!("{label}: {} s …", start.elapsed().as_secs());
         match run::logged(&mut command(layout, words), &log, run::BUILD_LIMIT, alive) {
             Ok(outcome) if outcome.passed() => {}
@@ -212,22 +192,14 @@ fn command(layout: &Layout, words: Words) -> Command {
     command
 }
 
-fn tests(layout: &Layout) -> Plan {
+fn tests(layout: &Layout) -> Vec<Words> {
     let documentation: Words = &["cargo", "test", "--workspace", "--doc", "--locked"];
     let others: Words = if run::exists(layout.cargo().arg("nextest")) {
         &["cargo", "nextest", "run", "--workspace", "--locked", "--no-fail-fast"]
     } else {
         &["cargo", "test", "--workspace", "--lib", "--bins", "--tests", "--locked", "--no-fail-fast"]
     };
-    Plan::Run(vec![others, documentation])
-}
-
-fn deny(layout: &Layout) -> Plan {
-    if run::exists(layout.cargo().arg("deny")) {
-        Plan::Run(vec![&["cargo", "deny", "check", "bans", "licenses", "sources"]])
-    } else {
-        Plan::Skip("cargo-deny is not installed: cargo install cargo-deny --locked".to_owned())
-    }
+    vec![others, documentation]
 }
 
 fn word(verdict: &Verdict) -> &'static str {
