@@ -1,4 +1,4 @@
-//! There is one road: nothing but `guard::stack` builds a gate, outside of tests.
+//! There is one road: nothing but `guard::stack` builds a gate, outside of tests and the benchmark. Every crate is looked at.
 
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,10 @@ fn product_lines(text: &str) -> impl Iterator<Item = &str> {
 fn only_the_stack_builds_a_gate() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = Vec::new();
-    for name in ["core", "wire", "guard", "tools", "server", "portcullis"] {
-        sources(&crates.join(name).join("src"), &mut found);
+    for package in std::fs::read_dir(crates).unwrap() {
+        sources(&package.unwrap().path().join("src"), &mut found);
     }
+    found.sort();
     let is_test = |path: &Path| {
         let name = path.file_stem().unwrap().to_str().unwrap();
         name.ends_with("tests") || name == "testing"
@@ -37,5 +38,6 @@ fn only_the_stack_builds_a_gate() {
         })
         .map(|path| path.strip_prefix(crates).unwrap().to_owned())
         .collect();
-    assert_eq!(builders, [Path::new("guard/src/stack.rs")]);
+    // The benchmark measures what the layers cost against a gate that has none; its crate is never shipped.
+    assert_eq!(builders, [Path::new("guard/src/stack.rs"), Path::new("testkit/src/bench/gate.rs")]);
 }
