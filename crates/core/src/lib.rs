@@ -49,7 +49,7 @@ pub use label::{Label, Labels};
 pub use limit::Limit;
 pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
-    Role, ToolOutput,
+    Role, ToolOutput, value_size,
 };
 pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
@@ -58,7 +58,7 @@ pub use registry::{
     PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TemplateDef, Watch, second_name,
 };
 pub use root::Root;
-pub use scrub::Scrub;
+pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};
 pub use secret::Secret;
 pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec, Unruled};
 pub use waits::{Waiting, Waits};

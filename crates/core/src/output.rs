@@ -222,7 +222,8 @@ fn visit_value(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     }
 }
 
-fn value_size(value: &Value) -> usize {
+/// Returns about how many bytes a value takes when written.
+pub fn value_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| value_size(item) + 1).sum(),

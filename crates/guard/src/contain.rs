@@ -79,7 +79,7 @@ impl Layer for Contain {
 }
 
 /// Returns what a call may use, before the ceiling.
-fn declared(call: &Call) -> Limits {
+pub(crate) fn declared(call: &Call) -> Limits {
     match call.tool() {
         Some(tool) => tool.limits,
         // A server has a say of its own in who may read; the hub's own families leave that to the effect.

@@ -6,13 +6,15 @@
 //! its budget is withheld. A secret that is cut into pieces, or enciphered, is not recognised.
 //!
 //! `forms` writes a secret in the ways it travels, `index` finds them, `view` and `runs` undo escapes and encodings,
-//! `shapes` knows tokens, `scan` puts it all together within a `budget`, and `stream` does it piece by piece.
+//! `shapes` knows tokens, `scan` puts it all together within a `budget`, and `stream` does it piece by piece. What is large is
+//! scrubbed by the `scrub_pool`, not on an async worker.
 
 mod budget;
 mod forms;
 mod index;
 mod runs;
 mod scan;
+mod scrub_pool;
 mod shapes;
 mod stream;
 mod view;
@@ -20,17 +22,20 @@ mod view;
 pub use scan::MASK_BEGINS;
 pub use stream::Scrubber;
 
+use crate::contain;
 use arc_swap::ArcSwap;
-use budget::Budget;
+use budget::{Budget, OverBudget};
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, LogMessage, Next, Outcome, Output,
-    Peer, Progress, Question, Scrub, Secret, ToolError,
+    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, Limits, LogMessage, Next, Outcome,
+    Output, Peer, Progress, Question, Scrub, Secret, ToolError, scrub_off_worker, value_size,
 };
 use scan::{Masks, Scan};
+use scrub_pool::{ScrubPool, Waiter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::time::Instant;
 
 /// A shorter value stands in ordinary text by chance, and masking it would spoil replies and hide nothing.
 const VALUE_BYTES_MIN: usize = 8;
@@ -107,7 +112,7 @@ impl Redactor {
 
     /// Returns the text without secrets; the same text, if there are none.
     pub fn scrub<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.scan(&self.known.masks.load()).scrub(text)
+        scrub_off_worker(text.len(), || self.scan(&self.known.masks.load()).scrub(text))
     }
 
     /// Returns something that scrubs a text which arrives in pieces.
@@ -144,13 +149,16 @@ impl Redactor {
 
     pub fn scrub_output(&self, output: &mut Output) {
         let masks = self.known.masks.load();
-        // Texts are visited as copies here, and a result that is only passed on may be large.
-        if let Output::Raw(raw) = output
-            && self.scan(&masks).is_clean(raw.get())
-        {
-            return;
-        }
         let mut scan = self.scan(&masks);
+        // Texts are visited as copies here, and a result that is only passed on may be large.
+        if let Output::Raw(raw) = output {
+            match scan.regions(raw.get().as_bytes()) {
+                Ok(regions) if regions.is_empty() => return,
+                Ok(_) => scan = self.scan(&masks),
+                // What is spent stays spent: everything below is withheld without another look.
+                Err(OverBudget) => {}
+            }
+        }
         // Core rebuilds every object that it visits; ours are rebuilt only where a key changes.
         let mut structured = None;
         if let Output::Tool(tool) = output {
@@ -176,7 +184,7 @@ impl Scrub for Redactor {
     }
 
     fn scrub_value(&self, value: &mut Value) {
-        self.scan(&self.known.masks.load()).scrub_value(value);
+        scrub_off_worker(value_size(value), || self.scan(&self.known.masks.load()).scrub_value(value));
     }
 
     fn generation(&self) -> u64 {
@@ -187,26 +195,64 @@ impl Scrub for Redactor {
 /// The layer: scrubs what comes back, and what is said on the way.
 pub(crate) struct Redact {
     redactor: Redactor,
+    pool: ScrubPool,
+    /// What no call may go beyond, whatever its tool declares.
+    ceiling: Limits,
 }
 
 impl Redact {
-    pub(crate) fn new(redactor: Redactor) -> Redact {
-        Redact { redactor }
+    pub(crate) fn new(redactor: Redactor, ceiling: Limits) -> Redact {
+        Redact { redactor, pool: ScrubPool::default(), ceiling }
     }
+
+    /// Errors quote arguments and upstream text, so they are scrubbed too.
+    async fn scrubbed(&self, mut outcome: Outcome, waiter: &Waiter) -> Outcome {
+        let bytes = match &outcome {
+            Ok(output) => output.size(),
+            Err(error) => error_size(error),
+        };
+        let redactor = self.redactor.clone();
+        let scrub = move || {
+            match &mut outcome {
+                Ok(output) => redactor.scrub_output(output),
+                Err(error) => redactor.scrub_error(error),
+            }
+            outcome
+        };
+        self.pool.run(bytes, waiter, scrub).await?
+    }
+}
+
+/// Returns about how many bytes of an error its caller would read.
+fn error_size(error: &ToolError) -> usize {
+    let own = error.message.len() + error.hints.iter().map(String::len).sum::<usize>();
+    let foreign = error.foreign.as_ref().map_or(0, |foreign| {
+        foreign.message.len() + foreign.data.as_ref().map_or(0, |data| data.get().len())
+    });
+    let asked = error.input.as_ref().map_or(0, |input| {
+        let questions = input.questions.iter().map(|question| value_size(&question.ask.params));
+        questions.sum::<usize>() + input.state.as_ref().map_or(0, String::len) + members_size(&input.more)
+    });
+    own + foreign + asked
+}
+
+fn members_size(members: &Map<String, Value>) -> usize {
+    members.iter().map(|(key, value)| key.len() + value_size(value)).sum()
 }
 
 impl Layer for Redact {
     fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let peer = RedactedPeer { peer: call.ctx.peer, redactor: self.redactor.clone() };
         call.ctx.peer = Arc::new(peer);
+        // The deadline is kept further in; here it bounds how long a large outcome waits to be scrubbed.
+        let deadline = contain::declared(&call).at_most(self.ceiling).deadline();
+        let (client, cancel) = (call.caller.client.clone(), call.ctx.cancel.clone());
+        let (trail, started) = (call.trail.clone(), Instant::now());
         Box::pin(async move {
-            let mut outcome = next.run(call).await;
-            // Errors quote arguments and upstream text, so they are scrubbed too.
-            match &mut outcome {
-                Ok(output) => self.redactor.scrub_output(output),
-                Err(error) => self.redactor.scrub_error(error),
-            }
-            outcome
+            let outcome = next.run(call).await;
+            let due = started + deadline + trail.waits.total();
+            let waiter = Waiter { client, deadline, due, cancel };
+            self.scrubbed(outcome, &waiter).await
         })
     }
 }
@@ -218,8 +264,11 @@ struct RedactedPeer {
 }
 
 impl RedactedPeer {
+    /// What is said on the way keeps its order, so it is scrubbed where it is said.
     fn scrub_said(&self, said: &mut Map<String, Value>) {
-        self.redactor.scan(&self.redactor.known.masks.load()).scrub_members(said);
+        scrub_off_worker(members_size(said), || {
+            self.redactor.scan(&self.redactor.known.masks.load()).scrub_members(said);
+        });
     }
 }
 
@@ -244,9 +293,12 @@ impl Peer for RedactedPeer {
     }
 
     fn ask(&self, mut questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
-        let masks = self.redactor.known.masks.load();
-        let mut scan = self.redactor.scan(&masks);
-        questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
+        let bytes = questions.iter().map(|question| value_size(&question.ask.params)).sum();
+        scrub_off_worker(bytes, || {
+            let masks = self.redactor.known.masks.load();
+            let mut scan = self.redactor.scan(&masks);
+            questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
+        });
         self.peer.ask(questions)
     }
 
@@ -259,6 +311,8 @@ impl Peer for RedactedPeer {
 mod corpus_tests;
 #[cfg(test)]
 mod leak_tests;
+#[cfg(test)]
+mod scan_starvation_tests;
 #[cfg(test)]
 mod shape_tests;
 #[cfg(test)]

@@ -172,7 +172,8 @@ async fn nothing_that_a_call_says_holds_a_secret() {
         }
         said
     };
-    let redacted = said(vec![Box::new(Redact::new(redactor(&[("KEY", "hunter2-hunter2")])))]).await;
+    let redacted =
+        said(vec![Box::new(Redact::new(redactor(&[("KEY", "hunter2-hunter2")]), Limits::DEFAULT))]).await;
     assert!(!redacted.contains("hunter2") && !redacted.contains("pcl_"), "{redacted}");
     assert!(redacted.contains("progress 1: [REDACTED:KEY]\ninfo stub: \"[REDACTED:KEY]\""), "{redacted}");
     // Without the layer, each of them tells.

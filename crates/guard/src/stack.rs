@@ -79,7 +79,7 @@ pub fn stack(
             // Counts every ending, refusals and timeouts included. Only the record is further out.
             Box::new(metrics.clone()),
             // Everything below may hold secrets, nothing above may. Errors of all guards below pass here too.
-            Box::new(Redact::new(redactor.clone())),
+            Box::new(Redact::new(redactor.clone(), settings.ceiling)),
             // Around everything that can hang or panic, so that a person who never answers ends as a timeout.
             Box::new(Contain::new(settings.ceiling)),
             // The cheapest refusal comes first. Names that nobody registered cost as much as any other.

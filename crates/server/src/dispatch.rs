@@ -15,6 +15,7 @@ use crate::tasks;
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
     Origin, Outcome, Output, Passed, Peer, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
+    scrub_off_worker,
 };
 use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
@@ -355,7 +356,9 @@ impl Exchange {
 
     /// Writes one page, with every item looked through.
     fn write_page(&self, key: &'static str, items: Vec<Box<RawValue>>, next: Option<&str>) -> Answer {
-        let items: Vec<_> = items.into_iter().map(|item| self.hub.outgoing.item(item)).collect();
+        let bytes = items.iter().map(|item| item.get().len()).sum();
+        let items: Vec<_> =
+            scrub_off_worker(bytes, || items.into_iter().map(|item| self.hub.outgoing.item(item)).collect());
         let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
         Ok(render::page(self.revision, key, &items, next))
     }

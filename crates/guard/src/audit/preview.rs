@@ -4,13 +4,13 @@
 use crate::beside;
 use crate::redact::Redactor;
 use portcullis_core::json::visible;
-use portcullis_core::{Arguments, Call};
+use portcullis_core::{Arguments, Call, INLINE_SCRUB_BYTES_MAX};
 
 /// How much is shown of either.
 pub(crate) const PREVIEW_CHARS_MAX: usize = 200;
 /// How many bytes of arguments are looked through for secrets. All of them must be, because a secret that is cut off
-/// is not recognised; a quarter of a millisecond is what a preview may cost at most.
-const SCRUBBED_BYTES_MAX: usize = 256 * 1024;
+/// is not recognised. A record is opened before the rate limit, so a preview must be cheap whatever a client sends.
+const SCRUBBED_BYTES_MAX: usize = INLINE_SCRUB_BYTES_MAX;
 /// Stands for what nobody could take apart to look for secrets.
 const UNREADABLE: &str = "[withheld: not readable]";
 

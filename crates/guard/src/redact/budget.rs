@@ -12,13 +12,15 @@ const COMPARED_PER_BYTE: usize = 64;
 /// Bytes decoded for each byte of text. One that is Base64 of Base64 takes about four.
 const DECODED_PER_BYTE: usize = 12;
 /// What even the shortest text may cost, of either kind.
-const BYTES_FREE: usize = 1 << 20;
+const BYTES_FREE: usize = 256 << 10;
 /// How many pieces are decoded. A text of nothing but the shortest runs of a mebibyte has fewer.
 const DECODES_MAX: usize = 200_000;
 /// No check takes longer, whatever it is busy with; a mebibyte of ordinary text takes a hundredth of a second.
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// How many decodes pass between two looks at the clock.
 const DECODES_PER_LOOK: usize = 64;
+/// One that decodes more than this is always followed by a look at it.
+const BYTES_PER_LOOK: usize = 256 << 10;
 
 /// The check would cost too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +74,16 @@ impl Budget {
         let (decodes, decoded) = (self.decodes.checked_sub(1), self.decoded.checked_sub(bytes));
         self.spent |= decodes.is_none() || decoded.is_none();
         (self.decodes, self.decoded) = (decodes.unwrap_or_default(), decoded.unwrap_or_default());
-        if self.decodes.is_multiple_of(DECODES_PER_LOOK) || bytes > BYTES_FREE {
+        if self.decodes.is_multiple_of(DECODES_PER_LOOK) || bytes > BYTES_PER_LOOK {
             let started = *self.started.get_or_insert_with(Instant::now);
             self.spent |= started.elapsed() > TIME_MAX;
         }
         self.check()
+    }
+
+    /// Returns how many bytes were decoded, unless more were wanted than there is budget for.
+    #[cfg(test)]
+    pub(super) fn decoded(&self) -> Result<usize, OverBudget> {
+        self.check().map(|()| BYTES_FREE + self.seen * DECODED_PER_BYTE - self.decoded)
     }
 }

@@ -185,8 +185,10 @@ fn in_digits<E>(code: Code, least: usize, run: &[u8], at: usize, emit: &mut Emit
 
 fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     let (taken, made) = code.group();
+    // One character again and again means the same wherever it begins.
+    let uniform = run.iter().all(|byte| *byte == run[0]);
     // Where the encoded text begins is not known: other characters may stand before it.
-    for skipped in 0..taken.min(run.len()) {
+    for skipped in 0..if uniform { 1 } else { taken.min(run.len()) } {
         let rest = &run[skipped..];
         let last = rest.len().saturating_sub(LOOKED_AT) / taken * taken;
         let is_text =
@@ -199,8 +201,11 @@ fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Resu
                 view.bytes.push(byte);
                 true
             });
-            wide(&view, emit)?;
-            emit(view)?;
+            // Nothing but zeros holds nothing.
+            if view.bytes.iter().any(|byte| *byte != 0) {
+                wide(&view, emit)?;
+                emit(view)?;
+            }
         }
     }
     Ok(())
