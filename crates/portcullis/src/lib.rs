@@ -73,6 +73,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 pub fn run(cli: Cli) -> ExitCode {
     voice::tell_panics();
     leave_no_core();
+    hide_from_same_user();
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
@@ -111,6 +112,14 @@ fn leave_no_core() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     // A limit can always be lowered.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+}
+
+/// Makes the process non-dumpable, before it starts any child: other processes of this user, servers among them, cannot
+/// read its environment and memory in `/proc` nor trace it.
+fn hide_from_same_user() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    // The kernel refuses no process that asks for this of itself.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -20,6 +20,7 @@ mod mutated_frames;
 mod name_given_again;
 mod not_json;
 mod odd_files;
+mod parent_environment;
 mod poisoned_definitions;
 mod rug_pull;
 mod second_message;

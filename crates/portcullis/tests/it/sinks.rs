@@ -239,7 +239,12 @@ async fn send(ways: Ways, leaks: &[Leak], secrets: &[(String, String)]) -> Captu
     ways::operators(&hub, leaks.len(), &mut captured).await;
     let proc = format!("/proc/{}", hub.process.pid());
     for name in ["cmdline", "environ"] {
-        captured.add("argv and environ", std::fs::read(format!("{proc}/{name}")).unwrap(), leaks.len());
+        let read = match std::fs::read(format!("{proc}/{name}")) {
+            // The environment of a non-dumpable process is for root alone.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Vec::new(),
+            read => read.unwrap(),
+        };
+        captured.add("argv and environ", read, leaks.len());
     }
     let limits = std::fs::read_to_string(format!("{proc}/limits")).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
