@@ -19,14 +19,18 @@ pub(crate) mod tools;
 
 use crate::Interrupted;
 use crate::cli::Cli;
+use crate::compose::Composed;
 use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::print;
 use crate::reload::{self, Version};
 use crate::voice;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
+use portcullis_server::local;
+use portcullis_upstream::{HubMark, is_behind};
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -65,10 +69,30 @@ impl Opened {
 /// Finds or makes the home and reads its configuration.
 fn open(home: Option<&Path>) -> Result<Opened> {
     let home = Home::open(Home::locate(home, environment)?)?;
+    refuse_servers(&home)?;
     let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
     voice::works_on(&home, &loaded.config);
     Ok(Opened { home, loaded, version })
+}
+
+/// Says which process is the hub of its home, so that commands know when one of its servers started them.
+fn name_holder(claim: &local::Claim, composed: &Composed) {
+    if let Err(error) = claim.name_holder(composed.servers.makers.mark()) {
+        tracing::warn!(target: "hub", %error, "Commands that a server starts are not told from the user's.");
+    }
+}
+
+/// Refuses a command that a server behind the hub of this home started: it would act as the user.
+fn refuse_servers(home: &Home) -> Result<()> {
+    let Some(hub) = local::holder(home.path()) else { return Ok(()) };
+    let (Some(mark), Ok(own)) = (HubMark::parse(&hub.mark), i32::try_from(std::process::id())) else {
+        return Ok(());
+    };
+    if is_behind(own, hub.pid, &mark, &HashSet::new()) {
+        bail!("a server behind the hub started this command; a server may not act as its user");
+    }
+    Ok(())
 }
 
 /// Lets a process whose command line is not understood know the secrets of the home that it names, if it can.

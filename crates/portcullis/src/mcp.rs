@@ -69,6 +69,17 @@ impl Makers {
         self.processes.guard(Path::new("/proc/self/exe"), &[GUARDIAN_COMMAND]);
     }
 
+    /// Returns the mark that every process of a server carries.
+    pub(crate) fn mark(&self) -> &str {
+        self.processes.mark().as_str()
+    }
+
+    /// Returns what tells whether a process was started by a server.
+    pub(crate) fn are_behind(&self) -> impl Fn(i32) -> bool + Send + Sync + 'static {
+        let processes = self.processes.clone();
+        move |pid| processes.are_behind(pid)
+    }
+
     /// Looks for the program of a server in the places of this process, unless it is known already.
     pub(crate) fn find_program(&self, server: &McpServer) -> Result<(), String> {
         programs::find(&self.programs, &server.name, &server.command).map(drop)

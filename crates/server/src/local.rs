@@ -19,10 +19,36 @@ const LOCK: &str = "hub.lock";
 /// The longest path that the kernel takes for a socket.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
+/// How much of the lock file is read.
+const HOLDER_BYTES_MAX: u64 = 256;
+
+/// Which process is the hub of a home, as it wrote into its lock file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: u32,
+    /// What all processes of its servers carry in their environment.
+    pub mark: String,
+}
+
+/// Returns which process is the hub of `dir`, if one is and has said so.
+pub fn holder(dir: &Path) -> Option<Holder> {
+    use std::io::Read;
+    let lock = std::fs::File::open(dir.join(LOCK)).ok()?;
+    // Where nobody holds it, it tells of a hub that is gone.
+    let locked = rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockShared);
+    if locked != Err(rustix::io::Errno::WOULDBLOCK) {
+        return None;
+    }
+    let mut text = String::new();
+    lock.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let (pid, mark) = text.trim_end().split_once(' ')?;
+    Some(Holder { pid: pid.parse().ok()?, mark: mark.to_owned() })
+}
+
 /// Shows that this process is the hub of its home. Let go when dropped, or by the kernel when the process dies.
 #[derive(Debug)]
 pub struct Claim {
-    _lock: std::fs::File,
+    lock: std::fs::File,
     dir: PathBuf,
 }
 
@@ -31,7 +57,11 @@ pub fn claim(dir: &Path) -> io::Result<Option<Claim>> {
     let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
     lock.set_permissions(Permissions::from_mode(0o600))?;
     match rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(Claim { _lock: lock, dir: dir.to_owned() })),
+        Ok(()) => {
+            // What it says is of a hub that is gone. Where it stays, it names a process that is no ancestor of anybody.
+            let _ = lock.set_len(0);
+            Ok(Some(Claim { lock, dir: dir.to_owned() }))
+        }
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -51,6 +81,14 @@ fn socket_path(dir: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
 }
 
 impl Claim {
+    /// Says in the lock file which process is the hub, for commands that its servers start.
+    pub fn name_holder(&self, mark: &str) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let text = format!("{} {mark}\n", std::process::id());
+        self.lock.set_len(0)?;
+        self.lock.write_all_at(text.as_bytes(), 0)
+    }
+
     /// Opens the socket, for this user alone. What a dead hub left behind is replaced.
     pub fn listen(&self) -> io::Result<UnixListener> {
         let (path, _folder) = socket_path(&self.dir)?;
@@ -78,8 +116,14 @@ pub async fn connect(dir: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
 
-/// Serves the socket until the hub closes.
-pub async fn serve(hub: Arc<Hub>, listener: UnixListener) {
+/// Serves the socket until the hub closes. `is_behind` tells of a process id whether it is of a server behind the hub: such a
+/// peer is not the user, and is refused.
+pub async fn serve(
+    hub: Arc<Hub>,
+    listener: UnixListener,
+    is_behind: impl Fn(i32) -> bool + Send + Sync + 'static,
+) {
+    let is_behind = Arc::new(is_behind);
     let connections = TaskTracker::new();
     loop {
         let stream = tokio::select! {
@@ -93,8 +137,18 @@ pub async fn serve(hub: Arc<Hub>, listener: UnixListener) {
             },
             () = hub.closing.cancelled() => break,
         };
-        let hub = hub.clone();
+        let (hub, is_behind) = (hub.clone(), is_behind.clone());
         connections.spawn(async move {
+            // A peer outside of this process namespace has no id here, and no server can get there.
+            let refused = match stream.peer_cred().map(|peer| peer.pid().filter(|pid| *pid > 0)) {
+                Ok(Some(pid)) => tokio::task::spawn_blocking(move || is_behind(pid)).await.unwrap_or(true),
+                Ok(None) => false,
+                Err(_) => true,
+            };
+            if refused {
+                tracing::warn!(target: "mcp", "A process that a server behind the hub started was refused at the local socket.");
+                return;
+            }
             let (from, to) = stream.into_split();
             if let Err(error) = line::serve(hub, "socket", from, to).await {
                 tracing::debug!(target: "mcp", %error, "a local connection ended");

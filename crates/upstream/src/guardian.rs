@@ -6,6 +6,7 @@
 //! it closes, the guardian ends everything that carries any mark of that hub's. Over the pipe it hears which groups of
 //! processes there are: what cleared its environment carries no mark, and is in its server's group all the same.
 
+use crate::ancestry::is_behind;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
@@ -59,14 +60,19 @@ impl HubMark {
         format!("{}.{number}", self.0)
     }
 
+    /// Returns the mark as text, for [`HubMark::parse`].
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// What the environments of all of the hub's processes hold.
-    fn any(&self) -> Wanted {
+    pub(crate) fn any(&self) -> Wanted {
         Wanted { entry: format!("{MARK}={}.", self.0), whole: false }
     }
 }
 
 /// An entry of an environment, or how one begins.
-struct Wanted {
+pub(crate) struct Wanted {
     entry: String,
     whole: bool,
 }
@@ -85,6 +91,8 @@ pub struct Processes {
     guardian: OnceLock<Option<Guardian>>,
     /// Those that have not ended, by whose they are.
     running: Mutex<HashMap<Whose, TaskTracker>>,
+    /// The process groups of the servers that run.
+    groups: Mutex<HashSet<i32>>,
 }
 
 /// The name of a server, and of the client that it is for, where it is not for all of them. The same before and after the server
@@ -100,7 +108,18 @@ impl std::fmt::Debug for Processes {
 impl Processes {
     pub fn new() -> io::Result<Processes> {
         let (next, guardian, running) = (AtomicU64::new(1), OnceLock::new(), Mutex::default());
-        Ok(Processes { mark: HubMark::new()?, next, guardian, running })
+        Ok(Processes { mark: HubMark::new()?, next, guardian, running, groups: Mutex::default() })
+    }
+
+    /// Returns the mark that all processes of this hub carry.
+    pub fn mark(&self) -> &HubMark {
+        &self.mark
+    }
+
+    /// Returns whether a process is a server of this hub or was started by one. One that cannot be looked at counts as such.
+    pub fn are_behind(&self, pid: i32) -> bool {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        is_behind(pid, std::process::id(), &self.mark, &groups)
     }
 
     /// Makes sure that a guardian stands by: `program arguments… MARK`, which has to call [`stand_by`].
@@ -143,11 +162,13 @@ impl Processes {
     }
 
     pub(crate) fn began(&self, group: Pid) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).insert(group.as_raw_nonzero().get());
         self.tell('+', group);
     }
 
     /// Nothing is left of this group, and its number may go to another one.
     pub(crate) fn ended(&self, group: Pid) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).remove(&group.as_raw_nonzero().get());
         self.tell('-', group);
     }
 
@@ -278,7 +299,7 @@ fn marked(wanted: &Wanted) -> Vec<Pid> {
         .collect()
 }
 
-fn carries(pid: i32, wanted: &Wanted) -> bool {
+pub(crate) fn carries(pid: i32, wanted: &Wanted) -> bool {
     environ(pid).is_some_and(|environ| environ.split(|byte| *byte == 0).any(|entry| wanted.is(entry)))
 }
 
@@ -316,7 +337,7 @@ fn environ_place(stat: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// Reads with one call, so that all of it is of the same program.
-fn read_at_once(pid: i32, what: &str) -> Option<Vec<u8>> {
+pub(crate) fn read_at_once(pid: i32, what: &str) -> Option<Vec<u8>> {
     let mut room = ENVIRON_BYTES_USUALLY;
     loop {
         let mut bytes = vec![0; room];

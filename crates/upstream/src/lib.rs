@@ -5,6 +5,7 @@
 //! tools is made safe to show first. Nothing here decides whether a call may run: the gate did. But what no person
 //! has looked at is not offered to the gate.
 
+mod ancestry;
 mod asides;
 mod catalog;
 mod clean;
@@ -43,6 +44,7 @@ mod too_long;
 mod trust;
 mod uses;
 
+pub use ancestry::is_behind;
 pub use guardian::{HubMark, Processes, stand_by};
 pub use oauth::{
     About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,

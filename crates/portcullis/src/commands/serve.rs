@@ -64,6 +64,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
     let composed = Arc::new(compose(&home, &config)?);
+    super::name_holder(&claim, &composed);
     let socket = claim.listen().context("the local socket")?;
     let token = first_client(&composed)?;
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
@@ -73,7 +74,8 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let beside = people.beside;
     let serving_http =
         tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), beside));
-    let serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
+    let serving_socket =
+        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));
     let grace = config.limits.shutdown_grace;
     let greeting = Greeting {
         home: &home,

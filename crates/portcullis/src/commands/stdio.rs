@@ -68,8 +68,10 @@ async fn be_the_hub(
     let Opened { home, loaded: Loaded { config, .. }, version } = opened;
     let grace = config.limits.shutdown_grace;
     let composed = Arc::new(compose(&home, &config)?);
+    super::name_holder(&claim, &composed);
     let socket = claim.listen().context("the local socket")?;
-    let mut serving_socket = tokio::spawn(local::serve(composed.hub.clone(), socket));
+    let mut serving_socket =
+        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));
     tokio::spawn(reload::watch(home, version, composed.clone(), config, None, log_level));
 
     let hub = composed.hub.clone();

@@ -24,6 +24,7 @@ mod parent_environment;
 mod poisoned_definitions;
 mod rug_pull;
 mod second_message;
+mod server_as_user;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;
