@@ -23,6 +23,8 @@ const REDIRECTS_MAX: usize = 5;
 const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// What a server is told to send.
 const PACKINGS: &str = "gzip, deflate";
+/// The field that a secret in an address is granted for.
+const URL_FIELD: &str = "url";
 const USER_AGENT: &str = concat!("Portcullis/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +132,8 @@ impl<'a> Request<'a> {
         self.header(name, value)
     }
 
-    /// Puts a secret in the place where the path or query of the address says `secret:NAME`.
+    /// Puts a secret in the place where the path or query of the address says `secret:NAME`. Redirects are then followed
+    /// only to hosts that the secret is granted for.
     pub fn secret_in_url(mut self, handle: SecretRef) -> Self {
         self.url_secrets.push(handle);
         self
@@ -218,6 +221,7 @@ impl<'a> Request<'a> {
                 return Err(EgressError::ManyRedirects { redirects_max: REDIRECTS_MAX });
             }
             let next = target.redirected(&location, rules)?;
+            self.check_redirect_grants(&target, &next)?;
             let same = next.is_same_origin(&target);
             if matches!(answer.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
                 if !method.is_safe() && !same {
@@ -230,6 +234,21 @@ impl<'a> Request<'a> {
             at_home &= same;
             redirects.push(std::mem::replace(&mut target, next).url);
         }
+    }
+
+    /// Refuses a redirect to a host that a secret in the address is not granted for. Servers repeat the query of a
+    /// request in `Location`, in whatever spelling, so what the new address looks like is not asked.
+    fn check_redirect_grants(&self, from: &Target, to: &Target) -> Result<(), EgressError> {
+        let host = to.shown_host();
+        // A host that is not wanted is refused before it is asked, in other words.
+        if to.host == from.host || !(self.is_host_wanted)(&host) {
+            return Ok(());
+        }
+        for handle in &self.url_secrets {
+            fill::value(handle, &*self.egress.secrets, &host, URL_FIELD, Escape::Percent)
+                .map_err(|error| EgressError::Redirect { from: from.shown_host(), why: Box::new(error) })?;
+        }
+        Ok(())
     }
 
     /// Asks one host.
@@ -331,7 +350,7 @@ impl<'a> Request<'a> {
     fn path(&self, target: &Target, host: &str, first: bool) -> Result<Secret<String>, EgressError> {
         let mut path = target.url[url::Position::BeforePath..url::Position::AfterQuery].to_owned();
         for handle in self.url_secrets.iter().filter(|_| first) {
-            let value = fill::value(handle, &*self.egress.secrets, host, "url", Escape::Percent)?;
+            let value = fill::value(handle, &*self.egress.secrets, host, URL_FIELD, Escape::Percent)?;
             path = path.replace(&handle.to_string(), value.expose());
         }
         Ok(Secret::new(path))

@@ -1,5 +1,6 @@
 //! Hostile addresses, names, redirects and bodies.
 
+mod echoing_redirect;
 mod hidden;
 mod hops;
 mod memory;
