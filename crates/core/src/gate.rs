@@ -24,6 +24,15 @@ const LIST_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Permit(());
 
+/// Why a caller may not watch a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchRefusal {
+    /// Nobody owns it, or a layer hides it; the caller cannot tell which.
+    Unknown,
+    /// A person has to be asked about it. Nobody is asked about a subscription.
+    NeedsApproval,
+}
+
 /// What a list or a call is about, as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Listing<'a> {
@@ -336,27 +345,35 @@ impl Gate {
         [whole, uri].into_iter().all(|uri| shows(&Listing::of_read("resource", uri, unruled)))
     }
 
-    /// Returns whether the caller may watch a resource that it sees. Its address reaches the owner, and nobody is asked on that
-    /// way, so what a person has to be asked about can only be read.
-    pub fn may_watch(&self, caller: &Caller, uri: &str) -> bool {
-        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()), &caller.client.name);
-        unruled.is_some_and(|unruled| {
-            let listing = Listing::of_read("resource", uri, unruled);
-            self.layers.iter().all(|layer| layer.lets(caller)(&listing))
-        })
+    /// Lets the owner of a resource know that a client wants to be told of its changes. Only the gate makes a `Watch`, so
+    /// holding one proves that every layer let the caller have it. The address reaches the owner without a person being
+    /// asked, so a resource that needs an approval can only be read.
+    pub fn watch(&self, caller: &Caller, uri: &str) -> Result<Watch, WatchRefusal> {
+        let permit = self.may_watch(caller, uri)?;
+        Ok(self.registry.watch(permit, uri, &caller.client.name))
     }
 
-    /// Lets the owner of a resource know that a client wants to be told of its changes.
-    pub fn watch(&self, caller: &Caller, uri: &str) -> Watch {
-        self.registry.watch(uri, &caller.client.name)
+    fn may_watch(&self, caller: &Caller, uri: &str) -> Result<Permit, WatchRefusal> {
+        let unruled = self.registry.knows(&Target::Resource(uri.to_owned()), &caller.client.name);
+        let listing = Listing::of_read("resource", uri, unruled.ok_or(WatchRefusal::Unknown)?);
+        if !self.shows(caller)(&listing) {
+            return Err(WatchRefusal::Unknown);
+        }
+        if !self.layers.iter().all(|layer| layer.lets(caller)(&listing)) {
+            return Err(WatchRefusal::NeedsApproval);
+        }
+        Ok(Permit(()))
     }
 
     /// Says why a caller that watches a resource will not be told of its changes. Where that is not known in time, it will.
     pub async fn watching(&self, caller: &Caller, uri: &str) -> Result<(), ToolError> {
         let client = &caller.client.name;
+        let Ok(permit) = self.may_watch(caller, uri) else {
+            return Err(ToolError::denied("this resource cannot be watched any more"));
+        };
         let Some(owner) = self.registry.owner_of(uri, client) else { return Ok(()) };
         // A provider that hangs or panics must not take the client with it.
-        let watching = AssertUnwindSafe(owner.watching(Permit(()), uri, client)).catch_unwind();
+        let watching = AssertUnwindSafe(owner.watching(permit, uri, client)).catch_unwind();
         match tokio::time::timeout(LIST_WITHIN, watching).await {
             Ok(Ok(known)) => known,
             Ok(Err(_)) => Err(ToolError::internal("a provider panicked")),

@@ -44,7 +44,7 @@ pub use error::{Capability, ErrorKind, Fault, ForeignError, InputRequired, ToolE
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };
-pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight};
+pub use gate::{Gate, Layer, Listing, Next, Permit, Shows, Sight, WatchRefusal};
 pub use label::{Label, Labels};
 pub use limit::Limit;
 pub use output::{

@@ -308,7 +308,7 @@ struct Watched {
     uri: String,
 }
 
-/// Somebody who wants to be told when a resource changes.
+/// A client's subscription to the changes of a resource, which every layer of the gate has let it have.
 pub struct Watch {
     registry: Weak<Inner>,
     watched: Watched,
@@ -425,7 +425,7 @@ impl Registry {
 
     /// Lets the owner of a resource know that a client wants to be told of its changes, until what is returned is
     /// dropped.
-    pub(crate) fn watch(&self, uri: &str, client: &str) -> Watch {
+    pub(crate) fn watch(&self, _: Permit, uri: &str, client: &str) -> Watch {
         let wanted = Watched { client: client.to_owned(), uri: uri.to_owned() };
         let mut watched = self.inner.lock_watched();
         let count = watched.entry(wanted.clone()).or_default();

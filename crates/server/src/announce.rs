@@ -30,8 +30,8 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    /// Reads what was asked for; of that, what the caller may not see is left out.
-    pub(crate) fn of(hub: &Hub, caller: &Caller, params: &Params<'_>) -> Result<Interest, RpcError> {
+    /// Reads what was asked for.
+    pub(crate) fn of(params: &Params<'_>) -> Result<Interest, RpcError> {
         let Some(wanted) = params.optional_object(Key::Notifications)? else {
             return Err(RpcError::invalid_params("`notifications` is missing"));
         };
@@ -46,7 +46,6 @@ impl Interest {
             )));
         }
         watched.iter().try_for_each(|uri| bounded(uri))?;
-        let watched = watched.into_iter().filter(|uri| hub.gate.may_watch(caller, uri)).collect();
         Ok(Interest {
             tools: flag("toolsListChanged"),
             prompts: flag("promptsListChanged"),
@@ -121,24 +120,32 @@ impl Listeners {
     pub(crate) fn add(
         hub: &Arc<Hub>,
         caller: Caller,
-        interest: Interest,
+        mut interest: Interest,
         id: &Id,
         outlet: Arc<dyn Outlet>,
         stream: Option<Arc<Stream>>,
         cancel: CancellationToken,
     ) -> Result<Listening, RpcError> {
         let tag = id.to_value();
-        let params = json!({ "notifications": interest.granted() });
         let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
         if all.len() >= LISTENERS_MAX || own >= LISTENERS_PER_CLIENT_MAX {
             Limit::Listeners.hit();
             return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
         }
+        let mut watches = Vec::new();
+        // What the caller may not watch is left out, and the acknowledgement says so.
+        interest.watched.retain(|uri| match hub.gate.watch(&caller, uri) {
+            Ok(watch) => {
+                watches.push(watch);
+                true
+            }
+            Err(_) => false,
+        });
         let method = "notifications/subscriptions/acknowledged";
+        let params = json!({ "notifications": interest.granted() });
         outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
-        let watches = interest.watched.iter().map(|uri| hub.gate.watch(&caller, uri)).collect();
         all.insert(key, Listener { interest, caller, outlet, tag, stream, cancel, _watches: watches });
         Ok(Listening { hub: hub.clone(), key })
     }

@@ -15,7 +15,7 @@ use crate::tasks;
 use portcullis_core::{
     Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
     Origin, Outcome, Output, Passed, Peer, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
-    scrub_off_worker,
+    WatchRefusal, scrub_off_worker,
 };
 use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
@@ -376,15 +376,17 @@ impl Exchange {
     fn subscribe(&self, params: &Params<'_>) -> Result<String, RpcError> {
         let uri = bounded_uri(params)?;
         let session = self.session()?;
-        if !self.hub.gate.sees_resource(&self.caller(), &uri) {
-            return Err(era::resource_not_found(self.revision, &uri));
-        }
-        if !self.hub.gate.may_watch(&self.caller(), &uri) {
-            let error =
-                ToolError::denied("a person has to be asked about this resource, so it cannot be watched");
-            return Err(self.list_refused(&error.hint("read it instead, with `resources/read`")));
-        }
-        session.subscribe(uri.clone(), |uri| self.hub.gate.watch(&self.caller(), uri))?;
+        session.subscribe(uri.clone(), |uri| {
+            self.hub.gate.watch(&self.caller(), uri).map_err(|refusal| match refusal {
+                WatchRefusal::Unknown => era::resource_not_found(self.revision, uri),
+                WatchRefusal::NeedsApproval => {
+                    let error = ToolError::denied(
+                        "a person has to be asked about this resource, so it cannot be watched",
+                    );
+                    self.list_refused(&error.hint("read it instead, with `resources/read`"))
+                }
+            })
+        })?;
         Ok(uri)
     }
 
@@ -398,7 +400,7 @@ impl Exchange {
     }
 
     fn listen(self, request: &Request<'_>, params: &Params<'_>) -> Result<Job, RpcError> {
-        let interest = Interest::of(&self.hub, &self.caller(), params)?;
+        let interest = Interest::of(params)?;
         let caller = self.caller();
         // Over when the connection takes no more, or when the hub does.
         let over =

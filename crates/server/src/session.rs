@@ -198,22 +198,24 @@ impl Session {
         level as u8 >= self.log_level.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn subscribe(&self, uri: String, watch: impl FnOnce(&str) -> Watch) -> Result<(), RpcError> {
+    /// Subscribes to a resource. A client that asks again is judged again.
+    pub(crate) fn subscribe(
+        &self,
+        uri: String,
+        watch: impl FnOnce(&str) -> Result<Watch, RpcError>,
+    ) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
         // Under the lock under which they go when it is closed.
         if self.closed.is_cancelled() {
             return Err(RpcError::invalid_request("the session is closed; send `initialize` again"));
         }
-        if subscriptions.contains_key(&uri) {
-            return Ok(());
-        }
-        if subscriptions.len() >= SUBSCRIPTIONS_MAX {
+        if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains_key(&uri) {
             Limit::Subscriptions.hit();
             let reason =
                 format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
             return Err(RpcError::invalid_params(reason));
         }
-        let watch = watch(&uri);
+        let watch = watch(&uri)?;
         subscriptions.insert(uri, watch);
         Ok(())
     }
@@ -556,8 +558,8 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
 mod tests {
     use super::*;
     use portcullis_core::{
-        AskKind, BoxFuture, Call, Catalog, Gate, Outcome, Owns, Pattern, Permit, Provider, Registry, Scope,
-        ToolError,
+        AskKind, BoxFuture, Call, Caller, Catalog, Gate, Layer, Next, Outcome, Owns, Pattern, Permit,
+        Provider, Registry, Scope, Shows, ToolError, WatchRefusal,
     };
 
     fn client() -> Arc<Client> {
@@ -638,13 +640,57 @@ mod tests {
         let gate = Gate::new(registry, Vec::new());
         let session = Session::streaming(client(), "http").unwrap();
         let caller = crate::dispatch::caller(&session.client());
-        let subscribe = || session.subscribe("x://a".to_owned(), |uri| gate.watch(&caller, uri));
+        let subscribe = || {
+            session.subscribe("x://a".to_owned(), |uri| {
+                gate.watch(&caller, uri).map_err(|_| RpcError::invalid_params("refused"))
+            })
+        };
         subscribe().unwrap();
         assert_eq!(*lock(&heard), [true]);
         session.close();
         assert_eq!(*lock(&heard), [true, false]);
         assert!(subscribe().is_err());
         assert_eq!(*lock(&heard), [true, false]);
+    }
+
+    /// A layer that shows and lets only what it is told.
+    struct Strict {
+        shows: bool,
+        lets: bool,
+    }
+
+    impl Layer for Strict {
+        fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+            next.run(call)
+        }
+
+        fn shows<'a>(&'a self, _: &'a Caller) -> Shows<'a> {
+            Box::new(|_| self.shows)
+        }
+
+        fn lets<'a>(&'a self, _: &'a Caller) -> Shows<'a> {
+            Box::new(|_| self.lets)
+        }
+    }
+
+    #[test]
+    fn the_gate_itself_refuses_a_watch_that_a_layer_refuses() {
+        for (shows, lets, refusal) in [
+            (true, true, None),
+            (false, false, Some(WatchRefusal::Unknown)),
+            (true, false, Some(WatchRefusal::NeedsApproval)),
+        ] {
+            let (registry, provider) = (Registry::default(), Watched::default());
+            let heard = provider.0.clone();
+            registry.add(provider).unwrap();
+            let gate = Gate::new(registry, vec![Box::new(Strict { shows, lets })]);
+            let session = Session::streaming(client(), "http").unwrap();
+            let caller = crate::dispatch::caller(&session.client());
+            let watch = gate.watch(&caller, "x://a");
+            assert_eq!(watch.as_ref().err().copied(), refusal);
+            // The address of a resource that is refused never reaches its owner.
+            assert_eq!(lock(&heard).is_empty(), refusal.is_some());
+        }
     }
 
     #[test]
