@@ -312,6 +312,8 @@ mod corpus_tests;
 #[cfg(test)]
 mod leak_tests;
 #[cfg(test)]
+mod offset_leak_tests;
+#[cfg(test)]
 mod scan_starvation_tests;
 #[cfg(test)]
 mod shape_tests;

@@ -144,6 +144,12 @@ const WAYS: &[Way] = &[
     ("url of base64", Tier::Must, |v| url(&base64(v.as_bytes()), "")),
     ("json of url of base64", Tier::Must, |v| json(&url(&base64(format!("a:{v}").as_bytes()), ""))),
     ("in a url", Tier::Must, |v| format!("git clone https://x:{}@host/r.git", url(v, "-._~"))),
+    ("base32", Tier::Must, |v| base32(v.as_bytes())),
+    ("base32 small", Tier::Must, |v| base32(v.as_bytes()).to_lowercase()),
+    ("base32 1", Tier::Must, |v| base32(format!("x{v}y").as_bytes())),
+    ("base32 2", Tier::Must, |v| base32(format!("xx{v}").as_bytes()).to_lowercase()),
+    ("base32 3", Tier::Must, |v| base32(format!("xxx{v}y").as_bytes())),
+    ("base32 4", Tier::Must, |v| base32(format!("xxxx{v}").as_bytes()).to_lowercase()),
     ("hex :", Tier::Should, |v| hex(v, ":")),
     ("hex space", Tier::Should, |v| hex(v, " ")),
     ("0x", Tier::DocumentedLimit, |v| format!("0x{}", hex(v, ", 0x"))),
@@ -191,6 +197,17 @@ fn hex(text: &str, between: &str) -> String {
 fn base64(bytes: &[u8]) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn base32(bytes: &[u8]) -> String {
+    let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+    let digit = |group: &[u8]| {
+        let number =
+            group.iter().chain(b"0000").take(5).fold(0, |number, bit| number * 2 + usize::from(bit - b'0'));
+        char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[number])
+    };
+    let text: String = bits.as_bytes().chunks(5).map(digit).collect();
+    format!("{text}{}", "=".repeat(text.len().next_multiple_of(8) - text.len()))
 }
 
 fn wrapped(text: &str, width: usize) -> String {

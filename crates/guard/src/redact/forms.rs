@@ -40,8 +40,9 @@ pub(super) fn forms_of(value: &str) -> Vec<Literal> {
     if value.len() < SHORT_BYTES {
         forms.extend(base64_forms(STANDARD.encode(value).as_bytes()));
         forms.extend(base64_forms(STANDARD_NO_PAD.encode(value).as_bytes()));
-        forms.push(odd(base32(value.as_bytes()), false));
     }
+    // Also those that would be decoded: in small letters they look like words, which are not.
+    forms.extend((0..5).map(|offset| odd(base32_inner(value.as_bytes(), offset), false)));
     forms.push(text(&value.chars().rev().collect::<String>()));
     forms.push(odd(value.bytes().map(rotated).collect(), false));
     forms.push(odd(base85(value.as_bytes(), |digit| ASCII85 + digit), true));
@@ -79,13 +80,13 @@ fn rotated(byte: u8) -> u8 {
     if byte.is_ascii_lowercase() { (byte - b'a' + 13) % 26 + b'a' } else { byte }
 }
 
-/// Returns the value in base 32, without a last character that also depends on what follows.
-fn base32(value: &[u8]) -> Vec<u8> {
-    let bit = |at: usize| value[at / 8] >> (7 - at % 8) & 1;
+/// Returns the characters of base 32 that stand for `value` alone, where `offset` other bytes come before it.
+fn base32_inner(value: &[u8], offset: usize) -> Vec<u8> {
+    let bytes = [&[0; 4][..offset], value].concat();
+    let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
     let digit = |number: usize| (0..5).fold(0, |digit, at| digit << 1 | bit(number * 5 + at));
-    (0..value.len() * 8 / 5)
-        .map(|number| b"abcdefghijklmnopqrstuvwxyz234567"[digit(number) as usize])
-        .collect()
+    let digits = (offset * 8).div_ceil(5)..bytes.len() * 8 / 5;
+    digits.map(|number| b"abcdefghijklmnopqrstuvwxyz234567"[digit(number) as usize]).collect()
 }
 
 /// Returns the whole groups of the value in base 85.

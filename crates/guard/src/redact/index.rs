@@ -19,9 +19,13 @@ const WINDOW: usize = 2 * GRAM - 1;
 /// The filter has this many bits: 32 KiB, so that it stays in the nearest cache.
 const FILTER_BITS_LOG2: u32 = 18;
 const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG2 - 6);
+/// What it lets through by chance is looked up in a second one, which is too large to be asked every time.
+const SECOND_BITS_LOG2: u32 = 20;
+const SECOND_WORDS: usize = 1 << (SECOND_BITS_LOG2 - 6);
 
-/// A shorter run cannot hold an encoded secret that is not looked for as a literal, nor a token.
-pub(super) const RUN_BYTES_MIN: usize = 20;
+/// A shorter run cannot hold an encoded secret that is not looked for as a literal, nor a token. One of so many bytes
+/// always has a whole block of eight in it.
+pub(super) const RUN_BYTES_MIN: usize = 16;
 /// A line of an encoded text that was wrapped; shorter lines are not joined.
 pub(super) const WRAPPED_LINE_BYTES_MIN: usize = 40;
 /// How much space may stand between two lines of one run, or inside a literal that was wrapped.
@@ -63,6 +67,7 @@ pub(super) struct Sweep {
 
 pub(super) struct Index {
     filter: Box<[u64; FILTER_WORDS]>,
+    second: Box<[u64]>,
     anchors: HashMap<u32, Vec<Anchor>, BuildHasherDefault<GramHasher>>,
     literals: Vec<(Literal, u32)>,
 }
@@ -78,8 +83,12 @@ struct Anchor {
 
 impl Index {
     pub(super) fn new(literals: Vec<(Literal, u32)>) -> Index {
-        let mut index =
-            Index { filter: Box::new([0; FILTER_WORDS]), anchors: HashMap::default(), literals: Vec::new() };
+        let mut index = Index {
+            filter: Box::new([0; FILTER_WORDS]),
+            second: vec![0; SECOND_WORDS].into(),
+            anchors: HashMap::default(),
+            literals: Vec::new(),
+        };
         for (number, (literal, _)) in literals.iter().enumerate() {
             // Of two windows of a literal that was broken into lines, one is still whole.
             for window in [0, WINDOW].into_iter().take(1 + usize::from(literal.breaks)) {
@@ -88,6 +97,8 @@ impl Index {
                     let gram = fold(u32::from_le_bytes([gram[0], gram[1], gram[2], gram[3]]));
                     let (word, bit) = slot(gram);
                     index.filter[word] |= bit;
+                    let (word, bit) = second_slot(gram);
+                    index.second[word] |= bit;
                     let (literal, at, window) = (narrow(number), narrow(window + at), narrow(window));
                     index.anchors.entry(gram).or_default().push(Anchor { literal, at, window });
                 }
@@ -100,8 +111,8 @@ impl Index {
     pub(super) fn sweep(&self, text: &[u8], budget: &mut Budget) -> Result<Sweep, OverBudget> {
         let mut sweep = Sweep::default();
         let (mut run_end, mut list_end, mut high) = (0, 0, 0);
-        // Nothing stands before the first block, so nothing keeps a run from beginning there.
-        let mut spaces_before = 0;
+        // Nothing stands before the first block: no run reaches into it from there.
+        let mut spaces_before = HIGHS;
         let (blocks, rest) = text.as_chunks::<8>();
         for (number, block) in blocks.iter().enumerate() {
             let bytes = u64::from_le_bytes(*block);
@@ -110,25 +121,20 @@ impl Index {
             let (low, top) = (folded as u32, (folded >> 32) as u32);
             let (in_low, in_top) = (self.may_begin(low), self.may_begin(top));
             if in_low | in_top {
-                if in_low {
+                if in_low && self.is_likely(low) {
                     self.compare(text, number * 8, low, &mut sweep.hits, budget)?;
                 }
-                if in_top {
+                if in_top && self.is_likely(top) {
                     self.compare(text, number * 8 + GRAM, top, &mut sweep.hits, budget)?;
                 }
             }
             let spaces = spaces_in(bytes);
-            if spaces | (spaces_before & LAST_OF_RUN) == 0
+            if spaces == 0
                 && number * 8 >= run_end
-                && blocks
-                    .get(number + 1)
-                    .is_none_or(|next| spaces_in(u64::from_le_bytes(*next)) & FIRST_OF_RUN == 0)
+                && has_run(spaces_before, blocks.get(number + 1))
+                && block.iter().fold(RUN, |all, byte| all & CLASSES[*byte as usize]) != 0
             {
-                let (start, end) = run_around(text, number * 8);
-                run_end = end;
-                if end - start >= RUN_BYTES_MIN {
-                    sweep.runs.push((start, end));
-                }
+                run_end = sweep.run_around(text, number * 8);
             }
             spaces_before = spaces;
             if may_be_numbers(bytes) && number * 8 >= list_end {
@@ -153,6 +159,12 @@ impl Index {
     fn may_begin(&self, gram: u32) -> bool {
         let (word, bit) = slot(gram);
         self.filter[word] & bit != 0
+    }
+
+    #[inline]
+    fn is_likely(&self, gram: u32) -> bool {
+        let (word, bit) = second_slot(gram);
+        self.second[word] & bit != 0
     }
 
     /// Compares every literal that has `gram`, which stands in the text at `at`.
@@ -274,6 +286,12 @@ fn slot(gram: u32) -> (usize, u64) {
     ((hash >> 6) as usize, 1 << (hash & 63))
 }
 
+#[inline]
+fn second_slot(gram: u32) -> (usize, u64) {
+    let hash = gram.wrapping_mul(0x85EB_CA6B) >> (32 - SECOND_BITS_LOG2);
+    ((hash >> 6) as usize, 1 << (hash & 63))
+}
+
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -300,11 +318,14 @@ fn spaces_in(bytes: u64) -> u64 {
     bytes.wrapping_sub(0x21 * ONES) & !bytes & HIGHS
 }
 
-/// Of a run around a block of eight, fewer than eight bytes stand on one side, so at least five on the other: the
-/// last bytes of the block before, and the first of the block after.
-const LAST_OF_RUN: u64 = HIGHS << (8 * (8 - RUN_SIDE));
-const FIRST_OF_RUN: u64 = HIGHS >> (8 * (8 - RUN_SIDE));
-const RUN_SIDE: usize = RUN_BYTES_MIN - 8 - 7;
+/// Whether a block of eight without spaces may be part of a run: enough stands without spaces in the blocks before and
+/// after it together. Behind the last one it is not known.
+#[inline]
+fn has_run(spaces_before: u64, next: Option<&[u8; 8]>) -> bool {
+    let spaces_after = next.map_or(0, |next| spaces_in(u64::from_le_bytes(*next)));
+    let around = spaces_before.leading_zeros() / 8 + spaces_after.trailing_zeros() / 8;
+    around as usize + 8 >= RUN_BYTES_MIN
+}
 
 /// Whether no letter above `f` is among eight bytes, and what may be a digit is.
 #[inline]
@@ -315,6 +336,8 @@ fn may_be_numbers(bytes: u64) -> bool {
 const BASE64: u8 = 1;
 const RUN: u8 = 2;
 const LIST: u8 = 4;
+/// Capitals and digits: all that is encoded has some, and so has every token. Most words have none.
+const MARKED: u8 = 8;
 
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -326,6 +349,9 @@ static CLASSES: [u8; 256] = {
         }
         if classes[byte] != 0 || matches!(b, b'=' | b'.' | b':' | b'~') {
             classes[byte] |= RUN;
+        }
+        if b.is_ascii_uppercase() || b.is_ascii_digit() {
+            classes[byte] |= MARKED;
         }
         if b.is_ascii_hexdigit() || matches!(b, b'x' | b'X' | b',' | b':' | b';' | b'-' | b'|' | b'"' | b'\'')
         {
@@ -343,6 +369,10 @@ pub(super) fn is_base64(byte: u8) -> bool {
     CLASSES[byte as usize] & BASE64 != 0
 }
 
+pub(super) fn has_marks(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| CLASSES[*byte as usize] & MARKED != 0)
+}
+
 /// Returns the range around `at` in which every byte is of the class; empty, if the one at `at` is not.
 fn around(text: &[u8], at: usize, class: u8) -> (usize, usize) {
     let fits = |byte: &&u8| CLASSES[**byte as usize] & class != 0;
@@ -351,18 +381,23 @@ fn around(text: &[u8], at: usize, class: u8) -> (usize, usize) {
     (at - before, at + after)
 }
 
-/// Returns the run around `at`, with the lines that follow it if it was wrapped.
-#[inline(never)]
-fn run_around(text: &[u8], at: usize) -> (usize, usize) {
-    let (start, mut end) = around(text, at, RUN);
-    let mut line = start;
-    while end - line >= WRAPPED_LINE_BYTES_MIN {
-        let gap = text[end..].iter().take(GAP_BYTES_MAX).take_while(|b| b.is_ascii_whitespace()).count();
-        let next = around(text, (end + gap).min(text.len()), RUN).1;
-        if !text[end..end + gap].contains(&b'\n') || next == end + gap {
-            break;
+impl Sweep {
+    /// Notes the run around `at`, with the lines that follow it if it was wrapped, and returns where it ends.
+    #[inline(never)]
+    fn run_around(&mut self, text: &[u8], at: usize) -> usize {
+        let (start, mut end) = around(text, at, RUN);
+        let mut line = start;
+        while end - line >= WRAPPED_LINE_BYTES_MIN {
+            let gap = text[end..].iter().take(GAP_BYTES_MAX).take_while(|b| b.is_ascii_whitespace()).count();
+            let next = around(text, (end + gap).min(text.len()), RUN).1;
+            if !text[end..end + gap].contains(&b'\n') || next == end + gap {
+                break;
+            }
+            (line, end) = (end + gap, next);
         }
-        (line, end) = (end + gap, next);
+        if end - start >= RUN_BYTES_MIN && has_marks(&text[start..end]) {
+            self.runs.push((start, end));
+        }
+        end
     }
-    (start, end)
 }

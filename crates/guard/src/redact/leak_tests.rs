@@ -148,7 +148,7 @@ fn said(keeper: &dyn Keeper, say: impl Fn(&dyn Peer)) -> String {
 }
 
 /// Whether what left still tells the secret.
-fn tells(leak: &Leak, seen: &str) -> bool {
+pub(super) fn tells(leak: &Leak, seen: &str) -> bool {
     if !seen.contains(&format!("[REDACTED:{}]", leak.name)) {
         return true;
     }

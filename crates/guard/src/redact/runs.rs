@@ -1,6 +1,6 @@
 //! Undoes the encodings that a run of characters, or a list of numbers, may be in.
 
-use super::index::{WRAPPED_LINE_BYTES_MIN, is_base64};
+use super::index::{WRAPPED_LINE_BYTES_MIN, has_marks, is_base64};
 use super::view::{View, number};
 
 /// A run this long is decoded even if it does not look like text: what matters may come later in it. So is one of
@@ -157,7 +157,7 @@ fn joined(text: &[u8], start: usize, end: usize) -> Option<View> {
 }
 
 fn pieces<E>(piece: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
-    if piece.len() < LOOKED_AT - 1 {
+    if piece.len() < LOOKED_AT - 1 || !has_marks(piece) {
         return Ok(());
     }
     in_code(Code::Base64, piece, at, emit)?;

@@ -167,9 +167,10 @@ impl Scan<'_> {
         let sweep = self.masks.index.sweep(text, &mut self.budget)?;
         let mut hits = sweep.hits;
         if hits.iter().any(|hit| hit.label == PRIVATE_KEY_MARK) {
-            hits.retain(|hit| hit.label != PRIVATE_KEY_MARK);
+            let marks = hits.extract_if(.., |hit| hit.label == PRIVATE_KEY_MARK).map(|hit| hit.start);
+            let marks: Vec<usize> = marks.collect();
             if self.shapes == TokenShapes::Mask {
-                shapes::private_keys(text, &mut hits, &mut self.budget)?;
+                shapes::private_keys(text, marks.into_iter(), &mut hits, &mut self.budget)?;
             }
         }
         for (start, end) in &sweep.runs {

@@ -65,7 +65,7 @@ const ISSUED: &[(&str, &str, &str, usize)] = &[
 ];
 
 /// A token of each kind, none of them real.
-fn issued() -> Vec<(&'static str, String)> {
+pub(super) fn issued() -> Vec<(&'static str, String)> {
     let mut dice = Dice(0xC0FFEE);
     ISSUED
         .iter()

@@ -294,18 +294,29 @@ fn is_number_in_base64(text: &[u8]) -> bool {
 }
 
 /// Finds private keys in their frame. One whose end is missing is masked as far as it goes.
-pub(super) fn private_keys(text: &[u8], hits: &mut Vec<Hit>, budget: &mut Budget) -> Result<(), OverBudget> {
+pub(super) fn private_keys(
+    text: &[u8],
+    marks: impl Iterator<Item = usize>,
+    hits: &mut Vec<Hit>,
+    budget: &mut Budget,
+) -> Result<(), OverBudget> {
     const FRAME: &[u8] = b"PRIVATE KEY";
     const RULE: &[u8] = b"-----";
+    // What kind of key it is stands before its mark.
+    const HEAD_BYTES_MAX: usize = 128;
+    let is = |window: &[u8], text: &[u8]| window.eq_ignore_ascii_case(text);
     let mut at = 0;
-    while let Some(found) = text[at..].windows(RULE.len() + 6).position(|w| w == b"-----BEGIN ") {
-        let start = at + found;
-        at = start + RULE.len();
-        let head = &text[start..text.len().min(start + 60)];
-        let Some(named) = head.windows(FRAME.len()).position(|w| w == FRAME) else { continue };
-        let body = &text[start + named..text.len().min(start + PEM_BYTES_MAX)];
+    for mark in marks {
+        let from = mark.saturating_sub(HEAD_BYTES_MAX).max(at);
+        let Some(head) = text.get(from..mark) else { continue };
+        let Some(begin) = head.windows(RULE.len() + 5).rposition(|w| is(w, b"-----BEGIN")) else { continue };
+        let start = from + begin;
+        if head[begin + RULE.len()..].windows(RULE.len()).any(|w| w == RULE) {
+            continue;
+        }
+        let body = &text[mark..text.len().min(start + PEM_BYTES_MAX)];
         budget.compare(body.len())?;
-        let end = body.windows(9).position(|w| w == b"-----END ");
+        let end = body.windows(9).position(|w| is(w, b"-----END "));
         let end = end.and_then(|end| {
             let last = body[end + 9..].windows(RULE.len()).position(|w| w == RULE)?;
             Some(end + 9 + last + RULE.len())
@@ -320,8 +331,8 @@ pub(super) fn private_keys(text: &[u8], hits: &mut Vec<Hit>, budget: &mut Budget
                 |b: &u8| Set::Base64.has(*b) || b.is_ascii_whitespace() || matches!(b, b'\\' | b':' | b',');
             FRAME.len() + body[FRAME.len()..].iter().take_while(|b| fits(b)).count()
         });
-        hits.push(hit(start, start + named + end, PRIVATE_KEY));
-        at = start + named + end;
+        hits.push(hit(start, mark + end, PRIVATE_KEY));
+        at = mark + end;
     }
     Ok(())
 }
