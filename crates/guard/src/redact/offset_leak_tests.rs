@@ -24,7 +24,7 @@ fn at_offset(what: &str, offset: usize, (before, after): (&str, &str)) -> String
 }
 
 fn short_secrets() -> Vec<Known> {
-    let mut dice = Dice(0x0FF5_E7);
+    let mut dice = Dice(0x0FF5);
     let known = |length: &usize| Known { name: format!("OF_{length}"), value: dice.text(WORD, *length) };
     LENGTHS.iter().map(known).collect()
 }
