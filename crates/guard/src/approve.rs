@@ -323,7 +323,10 @@ fn question(pending: &Approval) -> String {
         0 => String::new(),
         more => format!("… and {more} characters more; `portcullis approvals show {}`", pending.id),
     };
-    format!("Client `{client}` wants to run {kind} `{target}` (effect: {effect}{reach}) with:\n{shown}{more}")
+    // No server can begin a question of its own so (`upstream/src/elicitation.rs`).
+    format!(
+        "Portcullis asks: client `{client}` wants to run {kind} `{target}` (effect: {effect}{reach}) with:\n{shown}{more}"
+    )
 }
 
 fn waiting_text(pending: &Approval) -> String {

@@ -78,7 +78,7 @@ async fn only_a_clear_yes_lets_the_call_act() {
     assert_eq!((told.as_str(), fixture.world.acted()), ("ok: did all", 1));
     insta::assert_snapshot!(heard, @r#"
     progress 0: waiting for a person; `portcullis approvals approve <1>` lets the call run
-    portcullis_approval_<1>? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:
+    portcullis_approval_<1>? Portcullis asks: client `ada` wants to run tool `stub_erase` (effect: destroy) with:
     {"text":"all"}
     "#);
     for no in [

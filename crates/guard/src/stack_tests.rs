@@ -151,7 +151,7 @@ async fn a_day_at_the_gate() {
     > stub_erase {"text":"hunter2-hunter2"}
     ok: did [REDACTED:KEY]
     heard: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
-    heard: portcullis_approval_<id>? Client `ada` wants to run tool `stub_erase` (effect: destroy) with:
+    heard: portcullis_approval_<id>? Portcullis asks: client `ada` wants to run tool `stub_erase` (effect: destroy) with:
     heard: {"text":"[REDACTED:KEY]"}
     audit: ask by default:destroy, ok, approved as <id> once by client `ada`
 

@@ -70,7 +70,7 @@ pub(crate) fn clean(value: &mut Value, part: Part) -> Result<bool, String> {
 }
 
 /// Says whether a text may stay to the letter. Any line end is what it is: some servers ask which one to write.
-fn exact(text: &str) -> Result<(), String> {
+pub(crate) fn exact(text: &str) -> Result<(), String> {
     if text.contains(is_unseen) && clean_text(&mut text.replace('\r', "")) {
         return Err(format!("`{}` holds what nobody sees, where it cannot be taken out", printable(text)));
     }

@@ -10,7 +10,8 @@
 
 use crate::catalog::OwnTool;
 use crate::connection::{Ask as Outward, Connection, RequestError, add};
-use crate::inbox::{Answer, Asked, Listener};
+use crate::elicitation;
+use crate::inbox::{Answer, Asked, Inbox, Listener};
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::{self, TaskPeer, Tasking};
 use futures::FutureExt;
@@ -351,7 +352,7 @@ impl<'a> Drive<'a> {
                 },
             };
             let result = answer.map_err(|error| self.failed(error))?;
-            match questions_of(&result)? {
+            match questions_of(&self.sent.connection.inbox, &result)? {
                 None => return Ok(result),
                 Some(asking) => Box::pin(self.ask_for_next_round(asking)).await?,
             }
@@ -373,7 +374,10 @@ impl<'a> Drive<'a> {
         if let RequestError::Refused(said) = &error
             && !self.sent.connection.is_modern()
             && peer.round().is_some()
-            && let Some(questions) = addresses(said)
+            && let Some(mut questions) = addresses(said)
+            && questions
+                .iter_mut()
+                .all(|question| self.sent.connection.inbox.make_presentable(&mut question.ask).is_ok())
             && questions.iter().all(|question| peer.accepts(&question.ask))
         {
             return Failure::Told(ends_round(peer, questions, &Left::Anew, Map::new()));
@@ -674,14 +678,16 @@ struct Asking {
 }
 
 /// Returns what a result asks, if it is no result yet but questions.
-fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
-    // Most results are only passed on, and need not be taken apart to see that.
-    if !result.get().contains("\"input_required\"") {
+fn questions_of(inbox: &Inbox, result: &RawValue) -> Result<Option<Asking>, ToolError> {
+    // Most results are only passed on, and need not be taken apart to see that. One may be written with escapes.
+    let text = result.get();
+    if !text.starts_with('{') || !(text.contains("\"input_required\"") || text.contains("\\u")) {
         return Ok(None);
     }
     let unreadable = || ToolError::new(ErrorKind::Upstream, "the server asks what cannot be read");
     let fields: Fields<'_> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
-    if fields.get("resultType").is_none_or(|kind| kind.get() != "\"input_required\"") {
+    let kind = fields.get("resultType").and_then(|kind| serde_json::from_str::<String>(kind.get()).ok());
+    if kind.is_none_or(|kind| kind != "input_required") {
         return Ok(None);
     }
     let said = json::parse_exact(result.get()).map_err(|error| unreadable().caused_by(error))?;
@@ -697,11 +703,11 @@ fn questions_of(result: &RawValue) -> Result<Option<Asking>, ToolError> {
         Value::Null => None,
         _ => return Err(unreadable()),
     };
-    Ok(Some(Asking { questions: questions(requests)?, state, more }))
+    Ok(Some(Asking { questions: questions(inbox, requests)?, state, more }))
 }
 
 /// Reads the questions of a server of the newer era, by their keys.
-pub(crate) fn questions(requests: Map<String, Value>) -> Result<Vec<Question>, ToolError> {
+pub(crate) fn questions(inbox: &Inbox, requests: Map<String, Value>) -> Result<Vec<Question>, ToolError> {
     let mut questions = Vec::with_capacity(requests.len());
     for (key, mut request) in requests {
         let kinds = [AskKind::Elicit, AskKind::Sample, AskKind::Roots];
@@ -711,7 +717,11 @@ pub(crate) fn questions(requests: Map<String, Value>) -> Result<Vec<Question>, T
         let Some(kind) = kind else {
             return Err(ToolError::new(ErrorKind::Upstream, "the server asks what no client can be asked"));
         };
-        questions.push(Question { key, ask: Ask { kind, params } });
+        let mut ask = Ask { kind, params };
+        elicitation::check_key(&key).and_then(|()| inbox.make_presentable(&mut ask)).map_err(|why| {
+            ToolError::new(ErrorKind::Upstream, format!("the server asks what nobody is shown: {why}"))
+        })?;
+        questions.push(Question { key, ask });
     }
     Ok(questions)
 }

@@ -2,12 +2,14 @@
 
 use crate::asides::{Asides, Full};
 use crate::connection::RequestError;
+use crate::elicitation::{self, Asker};
 use crate::heard::Ear;
 use crate::lists::Listed;
 use crate::server::Server;
 use crate::slot::{QUESTIONS_MAX, Slot};
 use crate::task::Task;
 use portcullis_core::{Ask, AskKind, Client, LogLevel, LogMessage, Peer, Progress};
+use portcullis_egress::Url;
 use portcullis_wire::message::{self, Incoming, Message};
 use portcullis_wire::params::Fields;
 use portcullis_wire::rpc::{self, RpcError};
@@ -128,6 +130,8 @@ pub(crate) struct Inbox {
     pub(crate) asides: Arc<Asides>,
     /// Whose inbox it is, as soon as that is known.
     server: watch::Sender<Weak<Server>>,
+    /// The name and the address of the server, for what it asks.
+    asker: OnceLock<(String, Option<Url>)>,
     outside: Mutex<Outside>,
     /// Lets so many questions be asked outside of calls.
     asks: Arc<Semaphore>,
@@ -157,6 +161,7 @@ impl Inbox {
             ear: ear.clone(),
             asides: Arc::default(),
             server: watch::Sender::default(),
+            asker: OnceLock::new(),
             outside: Mutex::default(),
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
             followed: Mutex::default(),
@@ -168,6 +173,11 @@ impl Inbox {
             in_doubt: AtomicBool::new(false),
         };
         (Arc::new(inbox), ear)
+    }
+
+    /// Says in whose name questions are asked, before there can be any.
+    pub(crate) fn asks_for(&self, asker: Asker<'_>) {
+        let _ = self.asker.set((asker.name.to_owned(), asker.own.cloned()));
     }
 
     /// Says whose inbox it is, once it is known what the server offers.
@@ -533,15 +543,25 @@ impl Inbox {
             );
             return self.answer(&id, Err(refused));
         };
-        if kind == AskKind::Elicit {
-            self.follows(&params["elicitationId"], &listener.peer);
+        let mut ask = Ask { kind, params };
+        if let Err(why) = self.make_presentable(&mut ask) {
+            return self.answer(&id, Err(RpcError::invalid_params(why)));
         }
-        let (ask, names_call, void) = (Ask { kind, params }, !of_nothing, CancellationToken::new());
+        if kind == AskKind::Elicit {
+            self.follows(&ask.params["elicitationId"], &listener.peer);
+        }
+        let (names_call, void) = (!of_nothing, CancellationToken::new());
         let asked = Asked { id, ask, task, names_call, void };
         if let Err(asked) = listener.slot.ask(asked) {
             let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
             self.answer(&asked.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
         }
+    }
+
+    /// Makes a question of the server fit to be shown, or says why nobody is asked.
+    pub(crate) fn make_presentable(&self, ask: &mut Ask) -> Result<(), String> {
+        let (name, own) = self.asker.get().ok_or("it is not known who asks")?;
+        elicitation::present(Asker { name, own: own.as_ref() }, ask)
     }
 
     /// Hands a question whose call is over on to another call of that client, or gives it back where there is none: the call that

@@ -8,6 +8,7 @@ fn client(name: &str) -> Client {
 
 /// Begins a call of a client.
 fn calls(inbox: &Inbox, id: u64, name: &str) -> Arc<Slot> {
+    inbox.asks_for(Asker { name: "far", own: None });
     let slot = Arc::new(Slot::default());
     let caller = Listener {
         client: Arc::new(client(name)),

@@ -11,6 +11,7 @@ mod catalog;
 mod clean;
 mod connection;
 mod drive;
+mod elicitation;
 mod flaws;
 mod greet;
 mod guardian;

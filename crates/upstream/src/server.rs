@@ -7,6 +7,7 @@ use crate::catalog::{self, Offer, OwnTool, Said, Shown};
 use crate::clean::clean_text;
 use crate::connection::{Connection, LinkError, RequestError};
 use crate::drive::{Failure, Named, Parked, Request, drive};
+use crate::elicitation::{self, Asker};
 use crate::guardian::Whose;
 use crate::link::{Carrier, Credentials};
 use crate::linked::Linked;
@@ -483,7 +484,7 @@ impl Server {
 
     pub(crate) async fn call(&self, call: &Call) -> Outcome {
         let mut attempts = 1;
-        let (timeout, name) = (self.spec.timeout, self.spec.name.as_str());
+        let timeout = self.spec.timeout;
         // Counted once for all attempts: whoever waits was promised one time, and not one for each.
         let mut began: Option<Instant> = None;
         // In a box: every call makes room for it, and few have it.
@@ -515,7 +516,7 @@ impl Server {
                     if self.is_locked_out.load(Ordering::Relaxed) {
                         self.is_let_in();
                     }
-                    return Ok(Output::Raw(result));
+                    return self.presented(result);
                 }
                 Ok(_) => {
                     let message = format!("server `{}` answered with what is no result", self.spec.name);
@@ -536,7 +537,7 @@ impl Server {
             };
             if !again || attempts >= ATTEMPTS_MAX {
                 self.learns_from(&error, &connection);
-                return Err(error.told(name));
+                return Err(self.told(error));
             }
             attempts += 1;
             // Whoever finds out first that it is over says so.
@@ -544,6 +545,26 @@ impl Server {
                 self.again.notify_one();
             }
             failed = Some(Box::new(error));
+        }
+    }
+
+    /// Tells an error of the server's, with the URLs in it made fit to be shown.
+    fn told(&self, error: RequestError) -> ToolError {
+        let name = &self.spec.name;
+        elicitation::present_error(Asker::of(&self.spec), error).map_or_else(
+            |why| ToolError::new(ErrorKind::Upstream, format!("server `{name}` is not passed on: {why}")),
+            |error| error.told(name),
+        )
+    }
+
+    /// Passes a result on, with the questions in it made fit to be shown.
+    fn presented(&self, result: Box<RawValue>) -> Outcome {
+        match elicitation::present_result(Asker::of(&self.spec), &result) {
+            Ok(presented) => Ok(Output::Raw(presented.unwrap_or(result))),
+            Err(why) => {
+                let message = format!("server `{}` is not passed on: {why}", self.spec.name);
+                Err(ToolError::new(ErrorKind::Upstream, message))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::catalog::{Offer, Unlisted};
 use crate::connection::{Connection, LinkError, RequestError};
+use crate::elicitation::Asker;
 use crate::greet::{Greeting, Unknown, greet};
 use crate::heard::{Ear, Heard};
 use crate::http;
@@ -382,6 +383,7 @@ type Connected = (Arc<Connection>, Arc<Ear>, Greeting);
 async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended> {
     let failed = |why: String| Ended::Why(StatusKind::Failed, why);
     let (inbox, hears) = Inbox::new();
+    inbox.asks_for(Asker::of(&server.spec));
     let known = server.known();
     let link = match &server.spec.transport {
         TransportSpec::Stdio(spec) => stdio::start(spec, server.whose(), inbox.clone(), stderr),

@@ -281,7 +281,8 @@ impl Tasking {
         if open.is_empty() {
             return Ok(());
         }
-        let questions = drive::questions(open).map_err(|error| said(error.message))?;
+        let questions =
+            drive::questions(&self.connection.inbox, open).map_err(|error| said(error.message))?;
         let answers = drive::ask_each(&*self.peer, questions).await.map_err(|refused| match refused {
             AskRefused::Refused(_) => said(ToolError::from(refused).message),
             _ => said("the client did not answer what the task asked".to_owned()),

@@ -9,6 +9,7 @@ mod deep_nesting;
 mod dns_rebinding;
 mod duplicate_keys;
 mod endless_body;
+mod forged_questions;
 mod full_disk;
 mod giant_line;
 mod guessed_tokens;

@@ -9,8 +9,8 @@ use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-const OLDER: &str = "2025-11-25";
-const NEWER: &str = "2026-07-28";
+pub(crate) const OLDER: &str = "2025-11-25";
+pub(crate) const NEWER: &str = "2026-07-28";
 const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}"#;
 const TAKEN_BACK: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q","reason":"too late"}}"#;
@@ -22,7 +22,7 @@ fn serves() {
 }
 
 /// `more` is more of its environment and, after a line's end, of its configuration.
-fn server(revision: &str, more: &str) -> String {
+pub(crate) fn server(revision: &str, more: &str) -> String {
     let (env, more) = more.split_once('\n').unwrap_or((more, ""));
     let program = std::env::current_exe().unwrap();
     format!(
@@ -32,7 +32,7 @@ fn server(revision: &str, more: &str) -> String {
 }
 
 /// Starts the hub before such a server, and returns it with a client of the older era that sees what the server has.
-async fn begun(home: &Home, theirs: &str, offers: Value) -> (Hub, McpClient) {
+pub(crate) async fn begun(home: &Home, theirs: &str, offers: Value) -> (Hub, McpClient) {
     let hub = serving(home, &[server(theirs, "")]).await;
     let client = older(home, offers).await;
     (hub, client)
@@ -45,12 +45,12 @@ async fn older(home: &Home, offers: Value) -> McpClient {
     client
 }
 
-fn say(steps: Value) -> Value {
+pub(crate) fn say(steps: Value) -> Value {
     json!({ "name": "far_say", "arguments": { "steps": steps } })
 }
 
 /// The same call, as a client of the newer era makes it.
-fn newly(mut call: Value, offers: Value, more: Value) -> Value {
+pub(crate) fn newly(mut call: Value, offers: Value, more: Value) -> Value {
     call["_meta"] = more;
     call["_meta"]["io.modelcontextprotocol/clientCapabilities"] = offers;
     call
@@ -338,7 +338,8 @@ async fn what_is_told_on_the_way_arrives_as_it_left() {
     let question = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{url}}}"#);
     let id = client.begin("tools/call", say(json!([question, { "wait": true }]))).await;
     let asked = client.told("elicitation/create").await;
-    assert_eq!(asked["params"].to_string(), url);
+    let named = r#""message":"Server \"far\" asks:\n> Look""#;
+    assert_eq!(asked["params"].to_string(), url.replace(r#""message":"Look""#, named));
     client.reply(&asked["id"], json!({ "action": "accept" })).await;
     client.answer(&json!(id)).await;
     let params = format!(r#"{{"elicitationId":"e",{more}}}"#);

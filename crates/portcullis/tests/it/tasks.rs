@@ -114,7 +114,7 @@ async fn what_a_task_asks_reaches_the_client() {
         let (hub, mut old) = begun(&home, theirs, "", json!({ "elicitation": {} })).await;
         let id = old.begin("tools/call", json!({ "name": "far_report", "arguments": { "ask": true } })).await;
         let question = old.wait("a question", |message| message["method"] == "elicitation/create").await;
-        assert_eq!(question["params"]["message"], "Who reads it?");
+        assert_eq!(question["params"]["message"], "Server \"far\" asks:\n> Who reads it?");
         old.reply(&question["id"], json!({ "action": "accept", "content": { "name": "old" } })).await;
         let answer = old.answer(&json!(id)).await;
         assert!(text(&answer["result"]).contains(r#""name":"old""#), "{theirs}: {answer}");

@@ -146,7 +146,7 @@ async fn a_question_reaches_the_client_in_its_own_way() {
     sees(&mut old, "far_ask").await;
     let id = old.begin("tools/call", json!({ "name": "far_ask", "arguments": {} })).await;
     let question = old.wait("a question", |message| message["method"] == "elicitation/create").await;
-    assert_eq!(question["params"]["message"], "Who are you?");
+    assert_eq!(question["params"]["message"], "Server \"far\" asks:\n> Who are you?");
     old.reply(&question["id"], json!({ "action": "accept", "content": { "name": "old" } })).await;
     let answer = old.answer(&json!(id)).await;
     assert!(text(&answer["result"]).contains(r#""name":"old""#), "{answer}");
@@ -158,7 +158,7 @@ async fn a_question_reaches_the_client_in_its_own_way() {
     let asked = new.result("tools/call", call.clone()).await;
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
-    assert_eq!(question["params"]["message"], "Who are you?");
+    assert_eq!(question["params"]["message"], "Server \"far\" asks:\n> Who are you?");
     let mut again = call;
     again["requestState"] = asked["requestState"].clone();
     again["inputResponses"] = json!({ key: { "action": "accept", "content": { "name": "new" } } });

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::connection::RequestError;
-use portcullis_core::{Call, Outcome, Output, TaskAsk};
+use portcullis_core::{Call, Outcome, TaskAsk};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -30,7 +30,7 @@ impl Server {
             Err(RequestError::Refused(_)) => self.uses.task_ended(id),
             Err(_) => {}
         }
-        answer.map(Output::Raw).map_err(|error| error.told(&self.spec.name))
+        self.presented(answer.map_err(|error| self.told(error))?)
     }
 
     /// Looks which addresses the result of a task names, as it is done with the result of a call.

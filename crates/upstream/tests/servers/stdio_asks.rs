@@ -41,7 +41,7 @@ async fn a_question_outlives_the_call_that_it_was_shown_on() {
     assert_eq!(back["params"]["requestId"], shown["id"]);
     let again = client.told("elicitation/create").await;
     assert_ne!(again["id"], shown["id"]);
-    assert_eq!(again["params"]["message"], "Who?");
+    assert_eq!(again["params"]["message"], "Server \"up\" asks:\n> Who?");
     client.reply(&again["id"], json!({ "action": "accept", "content": {} })).await;
     let answer = client.answer(&first.into()).await;
     assert_eq!(answer["result"]["content"][0]["text"], "answered", "{answer}");
