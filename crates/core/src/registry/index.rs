@@ -3,7 +3,8 @@
 //! Native families come first. Of servers that offer the same name, the one with the longer prefix has it, then the first
 //! in the order of their names: never the one that was there first. What a configured server had before stays its own
 //! while it is not there, so that no other can step into its place. Something of a server without a prefix that does not
-//! get its name appears with the server before it, unless that is anybody's name.
+//! get its name appears with the server before it, unless that is anybody's name. What is native is reserved however it is
+//! spelt: people and models do not tell `Workspace_read` from `workspace_read`, nor do schemes of addresses have a case.
 
 use super::{Catalog, Owns, Provider, RegistryError, Taken, second_name};
 use crate::call::{CompletionOf, Target};
@@ -21,6 +22,8 @@ pub(super) struct Index {
     pub(super) providers: Vec<Arc<dyn Provider>>,
     /// The places of all providers, in the order in which names are given.
     by_claim: Vec<usize>,
+    /// The schemes of native addresses, in small letters. No server has an address with one of them.
+    reserved_schemes: HashSet<String>,
 }
 
 /// Names that are a configured server's, whether it is there or not.
@@ -49,6 +52,40 @@ struct Holders<'a> {
     templates: HashMap<&'a str, usize>,
     resources: HashMap<&'a str, usize>,
     second_tools: HashMap<String, usize>,
+    reserved: Reserved,
+}
+
+/// The names of native tools and the schemes of native addresses, in small letters, by whose they are.
+#[derive(Default)]
+struct Reserved {
+    tools: HashMap<String, usize>,
+    schemes: HashMap<String, usize>,
+}
+
+impl Reserved {
+    fn add(&mut self, offer: &Catalog, place: usize) {
+        for tool in &offer.tools {
+            self.tools.entry(tool.name.to_ascii_lowercase()).or_insert(place);
+        }
+        for scheme in offer.templates.iter().filter_map(|template| scheme(&template.uri_template)) {
+            self.schemes.entry(scheme).or_insert(place);
+        }
+    }
+
+    /// Returns which native family a server's name is too close to.
+    fn tool(&self, name: &str) -> Option<usize> {
+        self.tools.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    fn address(&self, uri: &str) -> Option<usize> {
+        self.schemes.get(&scheme(uri)?).copied()
+    }
+}
+
+/// Returns the scheme of an address or of a template, in small letters.
+fn scheme(uri: &str) -> Option<String> {
+    let (scheme, _) = uri.trim_start().split_once(':')?;
+    Some(scheme.to_ascii_lowercase())
 }
 
 impl Index {
@@ -73,7 +110,9 @@ impl Index {
         let claimants = claimants(providers, kept);
         let holders = holders(&claimants, &offers, kept);
         let by_claim = claimants.iter().filter_map(|claimant| claimant.at).collect();
-        let mut index = Index { providers: providers.to_vec(), by_claim, ..Index::default() };
+        let reserved_schemes = holders.reserved.schemes.keys().cloned().collect();
+        let mut index =
+            Index { providers: providers.to_vec(), by_claim, reserved_schemes, ..Index::default() };
         let mut taken: Vec<Vec<Taken>> = providers.iter().map(|_| Vec::new()).collect();
         let mut places = vec![0; providers.len()];
         for (place, claimant) in claimants.iter().enumerate() {
@@ -120,7 +159,12 @@ impl Index {
         }
         // What waits is known by name and not listed, and takes nobody's name away.
         for (tool, at) in &waiting {
-            if holders.tools.get(tool.name.as_str()).is_none_or(|holder| *holder == places[*at]) {
+            let holder = holders.tools.get(tool.name.as_str()).copied().or_else(|| {
+                // What is native and waits is its own.
+                let is_server = providers[*at].prefix().is_some();
+                holders.reserved.tool(&tool.name).filter(|_| is_server)
+            });
+            if holder.is_none_or(|holder| holder == places[*at]) {
                 index.tools.entry(tool.name.clone()).or_insert((tool.clone(), *at));
             }
         }
@@ -174,7 +218,11 @@ impl Index {
     /// whoever has only named it.
     pub(super) fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
         let (mut by_form, mut linked) = (None, None);
+        let is_reserved = scheme(uri).is_some_and(|scheme| self.reserved_schemes.contains(&scheme));
         for at in self.by_claim.iter().copied() {
+            if is_reserved && self.providers[at].prefix().is_some() {
+                continue;
+            }
             match self.providers[at].owns_resource(uri, client) {
                 Owns::Listed => return Some(at),
                 Owns::ByForm => by_form = by_form.or(Some(at)),
@@ -231,17 +279,25 @@ fn holders<'a>(
     let mut holders = Holders::default();
     for (place, claimant) in claimants.iter().enumerate() {
         if let Some(offer) = claimant.at.map(|at| &offers[at]) {
+            if claimant.prefix.is_none() {
+                holders.reserved.add(offer, place);
+            }
+            let is_server = claimant.prefix.is_some();
+            // Who comes first in the order of names are the native families.
+            let reserved = &holders.reserved;
+            let address = |uri: &str| reserved.address(uri).filter(|_| is_server).unwrap_or(place);
             for tool in &offer.tools {
-                holders.tools.entry(&tool.name).or_insert(place);
+                let holder = reserved.tool(&tool.name).filter(|_| is_server).unwrap_or(place);
+                holders.tools.entry(&tool.name).or_insert(holder);
             }
             for prompt in &offer.prompts {
                 holders.prompts.entry(&prompt.name).or_insert(place);
             }
             for template in &offer.templates {
-                holders.templates.entry(&template.uri_template).or_insert(place);
+                holders.templates.entry(&template.uri_template).or_insert(address(&template.uri_template));
             }
             for uri in &offer.resources {
-                holders.resources.entry(uri).or_insert(place);
+                holders.resources.entry(uri).or_insert(address(uri));
             }
         }
         if let Some(kept) = claimant.prefix.and_then(|_| kept.get(claimant.name)) {
@@ -258,7 +314,14 @@ fn holders<'a>(
         let (offer, kept) = (claimant.at.map(|at| &offers[at]), kept.get(claimant.name));
         let tools = offer.into_iter().flat_map(|offer| offer.tools.iter().map(|tool| &tool.name));
         let tools = tools.chain(kept.into_iter().flat_map(|kept| &kept.tools));
-        give_second(place, claimant.name, tools, &holders.tools, &mut holders.second_tools);
+        give_second(
+            place,
+            claimant.name,
+            tools,
+            &holders.tools,
+            &holders.reserved,
+            &mut holders.second_tools,
+        );
     }
     holders
 }
@@ -269,10 +332,12 @@ fn give_second<'a>(
     server: &str,
     names: impl Iterator<Item = &'a String>,
     first: &HashMap<&str, usize>,
+    reserved: &Reserved,
     second: &mut HashMap<String, usize>,
 ) {
     for name in names.filter(|name| first.get(name.as_str()) != Some(&place)) {
-        if let Some(name) = second_name(server, name).filter(|name| !first.contains_key(name.as_str())) {
+        let is_free = |name: &String| !first.contains_key(name.as_str()) && reserved.tool(name).is_none();
+        if let Some(name) = second_name(server, name).filter(is_free) {
             second.entry(name).or_insert(place);
         }
     }

@@ -23,6 +23,7 @@ mod not_json;
 mod odd_files;
 mod parent_environment;
 mod poisoned_definitions;
+mod respelt_names;
 mod rug_pull;
 mod second_message;
 mod server_as_user;
