@@ -13,7 +13,7 @@ use crate::shape::{self, Member};
 use crate::spec::ServerSpec;
 use crate::template::Template;
 use crate::trust::Quarantined;
-use portcullis_core::json::{parse_strict, printable};
+use portcullis_core::json::{parse_exact, parse_strict, printable};
 use portcullis_core::text::is_unseen;
 use portcullis_core::{
     Definition, Limits, Owns, PromptArgument, PromptDef, Reach, ResourceDef, TaskSupport, TemplateDef,
@@ -451,6 +451,9 @@ fn tool(
         Some(Era::PerRequest) => (TaskSupport::Never, false),
         Some(Era::Sessions) | None => (tasks, runs_as_task),
     };
+    if let Some(annotations) = corrected_annotations(spec, said) {
+        replaced.push(("annotations", annotations));
+    }
     let (value, definition) = cleaned(said, &replaced, shape::TOOL, Part::Definition, left_out)?;
     let input_schema = value.get("inputSchema").cloned().ok_or("it has no input schema")?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -474,6 +477,28 @@ fn tool(
     let def = Arc::new(def.unruled(spec.decision).labelled(spec.labels_of(own)));
     let (name, quoted) = (own.clone(), Value::from(own.as_str()).to_string());
     Ok(OwnTool { name, quoted, def, headers, runs_as_task })
+}
+
+/// Returns the annotations of a tool whose server says less of its effect than the configuration does, put right. Clients
+/// let tools run by themselves that are said to be harmless; hints that say more stay.
+fn corrected_annotations(spec: &ServerSpec, said: &Said) -> Option<Value> {
+    let hints = spec.stated_effect(&said.own)?.hints(Reach::Outside);
+    if !said.raw.get().contains("annotations") && !said.raw.get().contains('\\') {
+        return None;
+    }
+    let fitting = shape::fit(&said.raw, shape::TOOL).ok()?;
+    let fields: Fields<'_> = serde_json::from_str(&fitting.text).ok()?;
+    let mut annotations = parse_exact(fields.get("annotations")?.get()).ok()?;
+    let claims_read = !hints.read_only && annotations["readOnlyHint"] == true;
+    let claims_harmless = hints.destructive && annotations["destructiveHint"] == false;
+    if !claims_read && !claims_harmless {
+        return None;
+    }
+    annotations["readOnlyHint"] = false.into();
+    if hints.destructive {
+        annotations["destructiveHint"] = true.into();
+    }
+    Some(annotations)
 }
 
 /// Returns what a server of 2025-11-25 says of how a tool runs.

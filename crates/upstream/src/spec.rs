@@ -163,6 +163,11 @@ impl ServerSpec {
         effect_of(&self.effects, tool)
     }
 
+    /// Returns what a tool does, where somebody said so.
+    pub(crate) fn stated_effect(&self, tool: &str) -> Option<Effect> {
+        stated_effect(&self.effects, tool)
+    }
+
     /// Returns what a tool has to do with data, by the name that the server gives it.
     pub fn labels_of(&self, tool: &str) -> Labels {
         labels_of(&self.labels, tool)
@@ -175,7 +180,11 @@ impl ServerSpec {
 
 /// Returns what a tool does, by the name that its server gives it. What nobody said is taken for the worst.
 pub fn effect_of(said: &[(Pattern, Effect)], tool: &str) -> Effect {
-    said.iter().find(|(tools, _)| tools.matches(tool)).map_or(Effect::Destroy, |(_, effect)| *effect)
+    stated_effect(said, tool).unwrap_or(Effect::Destroy)
+}
+
+fn stated_effect(said: &[(Pattern, Effect)], tool: &str) -> Option<Effect> {
+    said.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, effect)| *effect)
 }
 
 /// The same, of what a tool has to do with data.

@@ -3,6 +3,7 @@
 //! The same rule for all: exactly one answer, which says what is wrong; the server goes on; and the whole of it
 //! costs next to no memory.
 
+mod claimed_harmless;
 mod content_length_lies;
 mod corpus;
 mod deep_nesting;
