@@ -60,7 +60,9 @@ pub use registry::{
 pub use root::Root;
 pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};
 pub use secret::Secret;
-pub use tool::{ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec, Unruled};
+pub use tool::{
+    ArgumentCheck, ErrorStyle, Example, Limits, Listed, TaskSupport, ToolDef, ToolSpec, Unchecked, Unruled,
+};
 pub use waits::{Waiting, Waits};
 
 /// What a call ends in.

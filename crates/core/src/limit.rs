@@ -34,10 +34,11 @@ pub enum Limit {
     Questions,
     StreamBacklog,
     OwnServers,
+    ValidationSteps,
 }
 
 impl Limit {
-    pub const ALL: [Limit; 26] = [
+    pub const ALL: [Limit; 27] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -64,6 +65,7 @@ impl Limit {
         Limit::Questions,
         Limit::StreamBacklog,
         Limit::OwnServers,
+        Limit::ValidationSteps,
     ];
 
     /// Returns its name in metrics and in the documentation.
@@ -95,6 +97,7 @@ impl Limit {
             Limit::Questions => "questions",
             Limit::StreamBacklog => "stream_backlog",
             Limit::OwnServers => "own_servers",
+            Limit::ValidationSteps => "validation_steps",
         }
     }
 

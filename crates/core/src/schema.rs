@@ -4,73 +4,117 @@
 //! right, and nearly every schema says little. This knows only the words that most schemas use. What it does not know it
 //! does not vouch for: then a validator decides, and explains.
 
+mod compile_steps;
+mod cost;
+mod graph;
+mod pattern_weight;
+#[cfg(test)]
+mod shared_references_tests;
 mod sound;
 
-pub use sound::{compile, is_plainly_sound};
+pub use cost::{Cost, ERROR_STEPS_MAX, STEPS_MAX, TooCostly};
+pub use sound::{BoundedValidator, compile, is_plainly_sound};
 
+use graph::weight;
 use serde_json::{Map, Value};
+
+/// How many steps the look may take. It happens on a worker that answers others, and this is some milliseconds.
+const PLAIN_STEPS_MAX: u64 = 300_000;
 
 /// Returns whether nothing is wrong with a value. `false` says only that a closer look is needed.
 pub fn plainly_fits(schema: &Value, value: &Value) -> bool {
-    let is_known = match schema.get("$schema") {
-        None => true,
-        Some(Value::String(dialect)) => {
-            dialect.contains("/draft/2020-12/schema") || dialect.contains("/draft-07/schema")
+    PlainLook { steps_left: PLAIN_STEPS_MAX }.fits_whole(schema, value)
+}
+
+/// A look at a value that has only so many steps.
+struct PlainLook {
+    steps_left: u64,
+}
+
+impl PlainLook {
+    fn fits_whole(&mut self, schema: &Value, value: &Value) -> bool {
+        let is_known = match schema.get("$schema") {
+            None => true,
+            Some(Value::String(dialect)) => {
+                dialect.contains("/draft/2020-12/schema") || dialect.contains("/draft-07/schema")
+            }
+            Some(_) => false,
+        };
+        match schema {
+            Value::Object(words) => {
+                is_known && self.fits_all(words.iter().filter(|(word, _)| *word != "$schema"), words, value)
+            }
+            schema => schema == &Value::Bool(true),
         }
-        Some(_) => false,
-    };
-    match schema {
-        Value::Object(words) => {
-            is_known && fits_all(words.iter().filter(|(word, _)| *word != "$schema"), words, value)
+    }
+
+    /// Returns whether so many steps are left, and takes them.
+    fn spend(&mut self, steps: u64) -> bool {
+        let left = self.steps_left.checked_sub(steps);
+        self.steps_left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn fits(&mut self, schema: &Value, value: &Value) -> bool {
+        match schema {
+            Value::Object(words) => self.spend(1) && self.fits_all(words.iter(), words, value),
+            schema => schema == &Value::Bool(true),
         }
-        schema => schema == &Value::Bool(true),
+    }
+
+    fn fits_all<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = (&'a String, &'a Value)>,
+        all: &Map<String, Value>,
+        value: &Value,
+    ) -> bool {
+        words.all(|(word, says)| self.spend(1) && self.fits_word(word, says, all, value))
+    }
+
+    fn fits_word(&mut self, word: &str, says: &Value, all: &Map<String, Value>, value: &Value) -> bool {
+        match word {
+            "title" | "description" | "default" | "examples" | "format" => true,
+            "type" => match says {
+                Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
+                name => is_of_type(name, value),
+            },
+            "enum" => says.as_array().is_some_and(|options| {
+                self.spend(weight(value).saturating_mul(options.len() as u64)) && options.contains(value)
+            }),
+            "const" => self.spend(weight(value)) && says == value,
+            "minimum" => both(value.as_i64(), says.as_i64(), |value, least| value >= least),
+            "maximum" => both(value.as_i64(), says.as_i64(), |value, most| value <= most),
+            "minLength" => both(chars(value), says.as_u64(), |chars, least| chars >= least),
+            "maxLength" => both(chars(value), says.as_u64(), |chars, most| chars <= most),
+            "minItems" => both(items(value), says.as_u64(), |items, least| items >= least),
+            "maxItems" => both(items(value), says.as_u64(), |items, most| items <= most),
+            "items" => value.as_array().is_some_and(|items| items.iter().all(|item| self.fits(says, item))),
+            "required" => says.as_array().is_some_and(|keys| {
+                let has = |key: &Value| key.as_str().is_some_and(|key| value.get(key).is_some());
+                self.spend(keys.len() as u64) && keys.iter().all(has)
+            }),
+            // Keys that are not among them are looked at below.
+            "properties" => both(value.as_object(), says.as_object(), |members, named| {
+                self.spend(members.len() as u64)
+                    && members
+                        .iter()
+                        .all(|(key, member)| named.get(key).is_none_or(|schema| self.fits(schema, member)))
+            }),
+            "additionalProperties" => value.as_object().is_some_and(|members| {
+                let named = all.get("properties").and_then(Value::as_object);
+                let is_named = |key: &String| named.is_some_and(|named| named.contains_key(key));
+                self.spend(members.len() as u64)
+                    && members
+                        .iter()
+                        .filter(|(key, _)| !is_named(key))
+                        .all(|(_, member)| self.fits(says, member))
+            }),
+            _ => false,
+        }
     }
 }
 
-fn fits(schema: &Value, value: &Value) -> bool {
-    match schema {
-        Value::Object(words) => fits_all(words.iter(), words, value),
-        schema => schema == &Value::Bool(true),
-    }
-}
-
-fn fits_all<'a>(
-    mut words: impl Iterator<Item = (&'a String, &'a Value)>,
-    all: &Map<String, Value>,
-    value: &Value,
-) -> bool {
-    words.all(|(word, says)| match word.as_str() {
-        "title" | "description" | "default" | "examples" | "format" => true,
-        "type" => match says {
-            Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
-            name => is_of_type(name, value),
-        },
-        "enum" => says.as_array().is_some_and(|options| options.contains(value)),
-        "const" => says == value,
-        "minimum" => both(value.as_i64(), says.as_i64(), |value, least| value >= least),
-        "maximum" => both(value.as_i64(), says.as_i64(), |value, most| value <= most),
-        "minLength" => both(chars(value), says.as_u64(), |chars, least| chars >= least),
-        "maxLength" => both(chars(value), says.as_u64(), |chars, most| chars <= most),
-        "minItems" => both(items(value), says.as_u64(), |items, least| items >= least),
-        "maxItems" => both(items(value), says.as_u64(), |items, most| items <= most),
-        "items" => value.as_array().is_some_and(|items| items.iter().all(|item| fits(says, item))),
-        "required" => says.as_array().is_some_and(|keys| {
-            keys.iter().all(|key| key.as_str().is_some_and(|key| value.get(key).is_some()))
-        }),
-        // Keys that are not among them are looked at below.
-        "properties" => both(value.as_object(), says.as_object(), |members, named| {
-            members.iter().all(|(key, member)| named.get(key).is_none_or(|schema| fits(schema, member)))
-        }),
-        "additionalProperties" => value.as_object().is_some_and(|members| {
-            let named = all.get("properties").and_then(Value::as_object);
-            let is_named = |key: &String| named.is_some_and(|named| named.contains_key(key));
-            members.iter().filter(|(key, _)| !is_named(key)).all(|(_, member)| fits(says, member))
-        }),
-        _ => false,
-    })
-}
-
-fn both<T>(value: Option<T>, bound: Option<T>, holds: impl Fn(T, T) -> bool) -> bool {
+fn both<T>(value: Option<T>, bound: Option<T>, holds: impl FnOnce(T, T) -> bool) -> bool {
     value.zip(bound).is_some_and(|(value, bound)| holds(value, bound))
 }
 
@@ -113,5 +157,18 @@ mod tests {
         ] {
             assert!(!plainly_fits(&words, &json!(1)), "{words}");
         }
+    }
+
+    #[test]
+    fn many_options_and_many_items_are_for_the_closer_look() {
+        let options = |many: u64| json!({ "items": { "enum": (0..many).collect::<Vec<_>>() } });
+        let items = |many: u64| json!(vec![0; many as usize]);
+        assert!(plainly_fits(&options(100), &items(1_000)));
+        assert!(plainly_fits(&options(10_000), &items(10)));
+        assert!(!plainly_fits(&options(10_000), &items(1_000)));
+        // The weak variant: without a bound, the same look takes every step of it.
+        let mut unbounded = PlainLook { steps_left: u64::MAX };
+        assert!(unbounded.fits_whole(&options(10_000), &items(1_000)));
+        assert!(u64::MAX - unbounded.steps_left > 30 * PLAIN_STEPS_MAX);
     }
 }

@@ -91,8 +91,17 @@ pub enum TaskSupport {
 
 /// Whether arguments fit a schema. Compiled once per definition by the layer that validates.
 pub trait ArgumentCheck: Send + Sync {
-    /// Returns every way in which the arguments do not fit.
-    fn check(&self, arguments: &Value) -> Result<(), Vec<String>>;
+    /// Returns every way in which the arguments do not fit, or why that is not looked at.
+    fn check(&self, arguments: &Value) -> Result<(), Unchecked>;
+}
+
+/// Why arguments are not known to fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unchecked {
+    /// They do not, in these ways.
+    Misfits(Vec<String>),
+    /// Comparing them is beyond the step budget.
+    TooCostly(String),
 }
 
 /// What is decided about a tool where no rule speaks.

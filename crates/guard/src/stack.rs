@@ -87,7 +87,7 @@ pub fn stack(
             // Before anything that knows the tool speaks: whoever may not see it must not hear of its schema.
             Box::new(policy.clone()),
             // Before approval: never ask a person about a call that cannot run.
-            Box::new(Validate),
+            Box::new(Validate::default()),
             // Nor about one that may not run, because nobody could say afterwards that it did. Not further out:
             // only what was allowed may make the disk work, and a refusal must not depend on the disk.
             Box::new(Commit::new(audit.clone())),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_never_reach_the_tool() {
-    let (guarded, world) = gate(vec![Box::new(Validate)]);
+    let (guarded, world) = gate(vec![Box::new(Validate::default())]);
     for (line, expected) in [
         (r#"stub_read {"text":"x","limit":100}"#, "ok: did x"),
         (r#"stub_read {"limit":500}"#, "invalid_args: invalid arguments: `limit` is 500, expected 1 to 100"),
@@ -38,7 +38,8 @@ async fn arguments_that_do_not_fit_never_reach_the_tool() {
 fn misfits(schema: Value, arguments: Value) -> String {
     match compile(&schema).unwrap().check(&arguments) {
         Ok(()) => "fits".to_owned(),
-        Err(misfits) => misfits.join("\n"),
+        Err(Unchecked::Misfits(misfits)) => misfits.join("\n"),
+        Err(Unchecked::TooCostly(why)) => why,
     }
 }
 
@@ -120,7 +121,9 @@ fn names_far_from_any_other_are_answered_with_the_list() {
 fn long_complaints_are_cut() {
     let schema = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("key{n}"), json!(n))).collect();
-    let misfits = compile(&schema).unwrap().check(&Value::Object(many)).unwrap_err();
+    let Err(Unchecked::Misfits(misfits)) = compile(&schema).unwrap().check(&Value::Object(many)) else {
+        panic!("they do not fit")
+    };
     assert_eq!(misfits.len(), MISFITS_COUNTED_MAX);
     let message = invalid(&misfits).message;
     assert!(message.ends_with("`key7` is 7, expected a string; and 92 or more others"), "{message}");
@@ -140,7 +143,7 @@ fn a_schema_that_cannot_be_read_is_refused_and_fetches_nothing() {
 
 #[tokio::test]
 async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
-    let (guarded, world) = gate(vec![Box::new(Validate)]);
+    let (guarded, world) = gate(vec![Box::new(Validate::default())]);
     let whole = call(r#"stub_read {"text":"too long"}"#);
     let before = Limit::ArgumentBytes.hits();
     for (bytes_max, expected) in [
@@ -180,7 +183,7 @@ async fn what_stands_beside_the_arguments_counts_with_them() {
     }
     let registry = Registry::default();
     registry.add(Family::new("short").tool(SHORT, &Arc::new(()), read)).unwrap();
-    let gate = Gate::new(registry, vec![Box::new(Validate)]);
+    let gate = Gate::new(registry, vec![Box::new(Validate::default())]);
     for (beside, expected) in [
         (r#""a":1234"#, "ok: read"),
         (

@@ -1,6 +1,7 @@
 //! Whether a schema is one.
 
-use jsonschema::{PatternOptions, Validator};
+use super::cost::{Cost, ERROR_STEPS_MAX, STEPS_MAX, TooCostly};
+use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -9,8 +10,39 @@ const BACKTRACK_STEPS_MAX: usize = 100_000;
 /// How large a `pattern` may become when compiled.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Makes a validator, or says what is wrong with the schema.
-pub fn compile(schema: &Value) -> Result<Validator, String> {
+/// A validator that never does more than its budget.
+pub struct BoundedValidator {
+    validator: Validator,
+    cost: Cost,
+}
+
+impl BoundedValidator {
+    /// Says whether a value fits, unless that would take too long.
+    pub fn is_valid(&self, value: &Value) -> Result<bool, TooCostly> {
+        self.cost.steps(value, STEPS_MAX)?;
+        Ok(self.validator.is_valid(value))
+    }
+
+    /// Returns all that is wrong with a value, unless that would take too long.
+    pub fn errors<'v>(
+        &'v self,
+        value: &'v Value,
+    ) -> Result<impl Iterator<Item = ValidationError<'v>>, TooCostly> {
+        self.cost.error_steps(value, ERROR_STEPS_MAX)?;
+        Ok(self.validator.iter_errors(value))
+    }
+}
+
+/// Makes a validator, or says what is wrong with the schema. The only way to one for a stranger's schema: what costs too
+/// much is refused before anything is made of it.
+pub fn compile(schema: &Value) -> Result<BoundedValidator, String> {
+    let cost = Cost::of(schema)?;
+    let validator = options().build(schema).map_err(|error| error.to_string())?;
+    Ok(BoundedValidator { validator, cost })
+}
+
+/// How every validator is made.
+pub(super) fn options() -> ValidationOptions<'static> {
     let patterns =
         PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_STEPS_MAX).size_limit(PATTERN_BYTES_MAX);
     jsonschema::options()
@@ -20,8 +52,6 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
         .should_validate_formats(false)
         // A schema must not make the hub fetch anything.
         .offline()
-        .build(schema)
-        .map_err(|error| error.to_string())
 }
 
 /// Returns whether nothing is wrong with a schema. `false` says only that a closer look is needed.
@@ -33,31 +63,55 @@ pub fn is_plainly_sound(schema: &Value) -> bool {
         }
         Some(_) => false,
     };
-    dialect && is_sound(schema, true)
+    dialect && Glance { parts_left: PLAIN_PARTS_MAX }.is_sound(schema, 0)
 }
 
-fn is_sound(schema: &Value, is_whole: bool) -> bool {
-    let Value::Object(words) = schema else { return schema.is_boolean() };
-    words.iter().all(|(word, says)| match word.as_str() {
-        "$schema" => is_whole,
-        "title" | "description" | "$comment" | "format" => says.is_string(),
-        "default" | "const" => true,
-        "examples" | "enum" => says.is_array(),
-        "type" => match says {
-            Value::Array(types) => !types.is_empty() && types.iter().all(is_type) && are_unique(types),
-            name => is_type(name),
-        },
-        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => says.is_number(),
-        "minLength" | "maxLength" | "minItems" | "maxItems" => says.is_u64(),
-        "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => says.is_boolean(),
-        "required" => says.as_array().is_some_and(|keys| are_unique(keys)),
-        "properties" => says.as_object().is_some_and(|all| all.values().all(|one| is_sound(one, false))),
-        "items" | "additionalProperties" | "not" => is_sound(says, false),
-        "anyOf" | "oneOf" | "allOf" => {
-            says.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|one| is_sound(one, false)))
+/// How deep and how large a schema may be of which a glance is enough. What is more is held against the budget.
+const PLAIN_DEPTH_MAX: usize = 32;
+const PLAIN_PARTS_MAX: usize = 10_000;
+
+struct Glance {
+    parts_left: usize,
+}
+
+impl Glance {
+    fn spend(&mut self, parts: usize) -> bool {
+        let left = self.parts_left.checked_sub(parts);
+        self.parts_left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn is_sound(&mut self, schema: &Value, depth: usize) -> bool {
+        let Value::Object(words) = schema else { return self.spend(1) && schema.is_boolean() };
+        depth < PLAIN_DEPTH_MAX
+            && self.spend(1 + words.len())
+            && words.iter().all(|(word, says)| self.is_sound_word(word, says, depth))
+    }
+
+    fn is_sound_word(&mut self, word: &str, says: &Value, depth: usize) -> bool {
+        match word {
+            "$schema" => depth == 0,
+            "title" | "description" | "$comment" | "format" => says.is_string(),
+            "default" | "const" => true,
+            "examples" | "enum" => says.is_array(),
+            "type" => match says {
+                Value::Array(types) => !types.is_empty() && types.iter().all(is_type) && are_unique(types),
+                name => is_type(name),
+            },
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => says.is_number(),
+            "minLength" | "maxLength" | "minItems" | "maxItems" => says.is_u64(),
+            "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => says.is_boolean(),
+            "required" => says.as_array().is_some_and(|keys| self.spend(keys.len()) && are_unique(keys)),
+            "properties" => {
+                says.as_object().is_some_and(|all| all.values().all(|one| self.is_sound(one, depth + 1)))
+            }
+            "items" | "additionalProperties" | "not" => self.is_sound(says, depth + 1),
+            "anyOf" | "oneOf" | "allOf" => says
+                .as_array()
+                .is_some_and(|all| !all.is_empty() && all.iter().all(|one| self.is_sound(one, depth + 1))),
+            word => word.starts_with("x-"),
         }
-        word => word.starts_with("x-"),
-    })
+    }
 }
 
 /// Returns whether these are texts, none of them twice.
@@ -84,7 +138,24 @@ mod tests {
             let schema = json!({ "$schema": dialect, "properties": { "at": { "format": "uri" } } });
             let value = json!({ "at": "https://example.com/ü" });
             assert!(crate::schema::plainly_fits(&schema, &value));
-            assert!(compile(&schema).unwrap().is_valid(&value), "{dialect}");
+            assert!(compile(&schema).unwrap().is_valid(&value).unwrap(), "{dialect}");
+        }
+    }
+
+    #[test]
+    fn what_is_sound_at_a_glance_is_within_the_budget() {
+        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "allOf": [inner] }));
+        let wide = |parts: usize| json!({ "anyOf": vec![json!({ "type": "null" }); parts] });
+        let needs =
+            |keys: usize| json!({ "required": (0..keys).map(|key| key.to_string()).collect::<Vec<_>>() });
+        for (small, large, too_large) in [
+            (deep(31), deep(32), deep(200)),
+            (wide(4_000), wide(5_000), wide(60_000)),
+            (needs(9_000), needs(10_000), needs(200_000)),
+        ] {
+            assert!(is_plainly_sound(&small) && compile(&small).is_ok());
+            assert!(!is_plainly_sound(&large) && compile(&large).is_ok());
+            assert!(!is_plainly_sound(&too_large) && compile(&too_large).is_err());
         }
     }
 

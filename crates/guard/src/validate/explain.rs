@@ -11,6 +11,10 @@ const OPTIONS_SHOWN_MAX: usize = 12;
 /// How much alike a name must be to be proposed, from 0 (not at all) to 1 (the same).
 const ALIKE_MIN: f64 = 0.7;
 
+/// With how many names a wrong one is compared, and how long those may be. A stranger's schema can have any number.
+const NAMES_COMPARED_MAX: usize = 200;
+const NAME_BYTES_MAX: usize = 100;
+
 /// Returns what is wrong, one sentence for each thing.
 pub(super) fn misfits(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
     let place = place(error.instance_path());
@@ -22,7 +26,8 @@ pub(super) fn misfits(error: &ValidationError<'_>, schema: &Value) -> Vec<String
     match error.kind() {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             let known = known_fields(error, schema);
-            unexpected.iter().map(|name| unknown_field(error.instance_path(), name, &known)).collect()
+            let unexpected = unexpected.iter().take(super::MISFITS_COUNTED_MAX);
+            unexpected.map(|name| unknown_field(error.instance_path(), name, &known)).collect()
         }
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
@@ -175,7 +180,8 @@ fn unknown_field(path: &Location, name: &str, known: &[&str]) -> String {
 fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     // Comparing grows with both lengths, and a name that long is no slip of the pen.
     let name = printable(name).to_lowercase();
-    let scored = known.iter().map(|known| (strsim::jaro_winkler(&name, known), *known));
+    let comparable = known.iter().take(NAMES_COMPARED_MAX).filter(|known| known.len() <= NAME_BYTES_MAX);
+    let scored = comparable.map(|known| (strsim::jaro_winkler(&name, known), *known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 >= ALIKE_MIN).then_some(best.1)
 }

@@ -83,6 +83,10 @@ fn about(limit: Limit) -> (Bound, &'static str) {
             Fixed("32 clients of a server with `per_client`; `mcp.NAME.clients_max`"),
             "the call ends with `unavailable`",
         ),
+        Limit::ValidationSteps => (
+            Fixed("10 million steps to compare arguments with the schema of their tool"),
+            "the call ends with `invalid_args`",
+        ),
     }
 }
 

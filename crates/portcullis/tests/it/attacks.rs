@@ -8,6 +8,7 @@ mod content_length_lies;
 mod corpus;
 mod deep_nesting;
 mod dns_rebinding;
+mod doubling_schema;
 mod duplicate_keys;
 mod endless_body;
 mod forged_questions;

@@ -1,0 +1,108 @@
+//! How much work a regular expression can be, estimated from its text.
+//!
+//! The engine takes time in proportion to its states and the text. Counted repetition multiplies states, so a short pattern
+//! can stand for very many. Where the engine backtracks (look-around, back references) it has a limit of its own.
+
+/// What one match costs at most where the engine backtracks. Its own limit is some milliseconds.
+const BACKTRACKING_STEPS: u64 = 1_000;
+/// How many states and characters the engine does in the time of one step.
+const STATES_PER_STEP: u64 = 64;
+/// How many states a class of the Unicode tables has, roughly.
+const UNICODE_CLASS_STATES: u64 = 256;
+
+/// The work of matching one pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PatternWeight {
+    states: u64,
+    backtracks: bool,
+}
+
+impl PatternWeight {
+    pub(super) fn of(pattern: &str) -> PatternWeight {
+        let backtracks = pattern.contains("(?=")
+            || pattern.contains("(?!")
+            || pattern.contains("(?<")
+            || pattern
+                .as_bytes()
+                .windows(2)
+                .any(|two| two[0] == b'\\' && matches!(two[1], b'1'..=b'9' | b'k'));
+        PatternWeight { states: states(pattern), backtracks }
+    }
+
+    pub(super) fn states(self) -> u64 {
+        self.states
+    }
+
+    /// Returns the steps that it takes to match a text.
+    pub(super) fn steps(self, text: &str) -> u64 {
+        let scan = self.states.saturating_mul(text.len() as u64 + 1) / STATES_PER_STEP;
+        scan.saturating_add(if self.backtracks { BACKTRACKING_STEPS } else { 1 })
+    }
+}
+
+/// Returns how many states a pattern has: one for each character or class, times how often it is repeated.
+fn states(pattern: &str) -> u64 {
+    let mut chars = pattern.chars().peekable();
+    // Of each open group, its states so far and those of the last thing in it, which a counter would repeat.
+    let (mut open, mut sum, mut last) = (Vec::new(), 0_u64, 0_u64);
+    while let Some(c) = chars.next() {
+        let states = match c {
+            '(' => {
+                open.push(sum.saturating_add(last));
+                (sum, last) = (0, 0);
+                continue;
+            }
+            ')' => {
+                let group = sum.saturating_add(last).saturating_add(1);
+                (sum, last) = (open.pop().unwrap_or_default(), group);
+                continue;
+            }
+            '{' => {
+                let counter: String = chars.by_ref().take_while(|c| *c != '}').collect();
+                let times = counter.split(',').filter_map(|bound| bound.trim().parse::<u64>().ok()).max();
+                last = last.saturating_mul(times.unwrap_or(1).max(1));
+                continue;
+            }
+            '[' => {
+                let mut escaped = false;
+                let class = chars.by_ref().take_while(|c| {
+                    let ends = *c == ']' && !escaped;
+                    escaped = *c == '\\' && !escaped;
+                    !ends
+                });
+                class.map(|c| if matches!(c, 'p' | 'P') { UNICODE_CLASS_STATES } else { 1 }).sum::<u64>() + 1
+            }
+            '\\' => match chars.next() {
+                Some('p' | 'P') => UNICODE_CLASS_STATES,
+                _ => 1,
+            },
+            _ => 1,
+        };
+        sum = sum.saturating_add(last);
+        last = states;
+    }
+    open.into_iter().fold(sum.saturating_add(last), u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_multiply_what_they_repeat() {
+        for (pattern, expected) in [
+            ("abc", 3),
+            ("a{5}", 5),
+            ("(ab){3}", 9),
+            ("((a{10}){10}){10}", 1_110),
+            (r"\d{4}-\d{2}", 7),
+            (r"[a\]b]{2,3}x", 16),
+            ("a{3", 3),
+            (r"\p{L}", UNICODE_CLASS_STATES),
+        ] {
+            assert_eq!(states(pattern), expected, "{pattern}");
+        }
+        assert_eq!(states(&"(a{9999}".repeat(9)), 9 * 9_999);
+        assert_eq!(states(&format!("{}a{}", "(".repeat(99), "{9999})".repeat(99))), u64::MAX);
+    }
+}
