@@ -9,6 +9,7 @@ pub(crate) mod init;
 pub(crate) mod link;
 pub(crate) mod mcp;
 pub(crate) mod mcp_auth;
+mod overdue;
 pub(crate) mod policy;
 pub(crate) mod scripts;
 pub(crate) mod secrets;
@@ -190,11 +191,16 @@ impl Ending {
 
     /// Resolves when the process is told to end, each time that it is.
     async fn told(&mut self) {
+        self.heard().await;
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// As [`told`](Self::told), for one that only listens in.
+    async fn heard(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-        TOLD.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `portcullis serve`: the hub, over HTTP and the local socket.
 
-use super::{Ending, Opened, block_on, open};
+use super::{Ending, Opened, block_on, open, overdue};
 use crate::BadUsage;
 use crate::compose::{self, Bound, Composed, compose};
 use crate::config::{Config, Loaded};
@@ -77,6 +77,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let serving_socket =
         tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));
     let grace = config.limits.shutdown_grace;
+    overdue::watch(grace + CLOSE_WITHIN)?;
     let greeting = Greeting {
         home: &home,
         config_path: path.as_deref(),

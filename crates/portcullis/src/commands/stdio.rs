@@ -1,6 +1,6 @@
 //! `portcullis --mcp`: MCP on standard input and output, as the hub or as a bridge to the one that runs.
 
-use super::{Ending, Opened, block_on, open};
+use super::{Ending, Opened, block_on, open, overdue};
 use crate::compose::compose;
 use crate::config::Loaded;
 use crate::{logging, print, reload};
@@ -67,6 +67,8 @@ async fn be_the_hub(
 ) -> Result<ExitCode> {
     let Opened { home, loaded: Loaded { config, .. }, version } = opened;
     let grace = config.limits.shutdown_grace;
+    // Calls, connections and the socket each have it.
+    overdue::watch(grace * 3)?;
     let composed = Arc::new(compose(&home, &config)?);
     super::name_holder(&claim, &composed);
     let socket = claim.listen().context("the local socket")?;
