@@ -1,21 +1,24 @@
 //! Keeps secrets out of everything that leaves.
 //!
 //! Everything below this layer may hold secrets; nothing above may. Outputs, errors, and what a call says while it
-//! runs (progress, logs, questions) all pass here. A value is known in any case, escaped, encoded, and encoded again
-//! up to three times; the tokens of well-known providers are known by their shape. What cannot be checked within
-//! its budget is withheld. A secret that is cut into pieces, or enciphered, is not recognised.
+//! runs (progress, logs, questions) all pass here. A value is known in any case, escaped, encoded or packed, and that up
+//! to three times, and split by separators; the tokens of well-known providers are known by their shape. What cannot be
+//! checked within its budget is withheld. A secret of which parts are missing, or enciphered, is not recognised.
 //!
-//! `forms` writes a secret in the ways it travels, `index` finds them, `view` and `runs` undo escapes and encodings,
-//! `shapes` knows tokens, `scan` puts it all together within a `budget`, and `stream` does it piece by piece. What is large is
-//! scrubbed by the `scrub_pool`, not on an async worker.
+//! `forms` writes a secret in the ways it travels, `index` and `split` find them, `view`, `runs`, `base58` and `packed`
+//! undo escapes, encodings and compression, `shapes` knows tokens, `scan` puts it all together within a `budget`, and
+//! `stream` does it piece by piece. What is large is scrubbed by the `scrub_pool`, not on an async worker.
 
+mod base58;
 mod budget;
 mod forms;
 mod index;
+mod packed;
 mod runs;
 mod scan;
 mod scrub_pool;
 mod shapes;
+mod split;
 mod stream;
 mod view;
 

@@ -70,6 +70,11 @@ impl Budget {
         self.check()
     }
 
+    /// How many bytes may still be decoded.
+    pub(super) fn left_to_decode(&self) -> usize {
+        self.decoded
+    }
+
     pub(super) fn decode(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (decodes, decoded) = (self.decodes.checked_sub(1), self.decoded.checked_sub(bytes));
         self.spent |= decodes.is_none() || decoded.is_none();

@@ -99,7 +99,10 @@ pub(super) fn own_leaks(known: &[Known]) -> Vec<Leak> {
     for known in known {
         for (encoding, tier, write) in WAYS {
             let (name, encoding) = (known.name.clone(), (*encoding).to_owned());
-            leaks.push(Leak { name, encoding, tier: *tier, text: write(&known.value) });
+            let text = write(&known.value);
+            if !text.is_empty() {
+                leaks.push(Leak { name, encoding, tier: *tier, text });
+            }
         }
     }
     leaks
@@ -150,6 +153,32 @@ const WAYS: &[Way] = &[
     ("base32 2", Tier::Must, |v| base32(format!("xx{v}").as_bytes()).to_lowercase()),
     ("base32 3", Tier::Must, |v| base32(format!("xxx{v}y").as_bytes())),
     ("base32 4", Tier::Must, |v| base32(format!("xxxx{v}").as_bytes()).to_lowercase()),
+    ("base58", Tier::Must, |v| base58(v.as_bytes())),
+    ("base58 of base64", Tier::Must, |v| base58(base64(v.as_bytes()).as_bytes())),
+    ("base64 of base58", Tier::Must, |v| base64(base58(v.as_bytes()).as_bytes())),
+    ("ascii85", Tier::Should, |v| base85(v.as_bytes(), false)),
+    ("base85", Tier::Must, |v| base85(v.as_bytes(), true)),
+    ("ascii85 1", Tier::Should, |v| base85(format!("x{v}").as_bytes(), false)),
+    ("base85 2", Tier::Should, |v| base85(format!("xx{v}").as_bytes(), true)),
+    ("ascii85 3", Tier::Should, |v| base85(format!("xxx{v}").as_bytes(), false)),
+    ("base85 of base64", Tier::Should, |v| base85(base64(v.as_bytes()).as_bytes(), true)),
+    ("shell", Tier::Must, |v| format!("'{}'", v.replace('\'', r"'\''"))),
+    ("shell \"", Tier::Must, |v| format!("'{}'", v.replace('\'', r#"'"'"'"#))),
+    ("shell \\", Tier::Must, shell),
+    ("sql", Tier::Must, |v| format!("'{}'", v.replace('\'', "''"))),
+    ("csv", Tier::Must, |v| format!("\"{}\"", v.replace('"', "\"\""))),
+    ("gzip", Tier::Must, |v| base64(&gzip(v.as_bytes()))),
+    ("gzip of json", Tier::Must, |v| base64(&gzip(format!("{{\"password\":\"{}\"}}", json(v)).as_bytes()))),
+    ("zlib", Tier::Must, |v| base64(&zlib(v.as_bytes()))),
+    ("zlib in hex", Tier::Must, |v| zlib(v.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()),
+    ("deflate", Tier::Should, |v| base64(&deflate(v.as_bytes()))),
+    ("spelled", Tier::Must, |v| apart(v, 1, " ")),
+    ("spelled -", Tier::Must, |v| apart(v, 1, "-")),
+    ("in pairs", Tier::Must, |v| apart(v, 2, " ")),
+    ("in threes", Tier::Must, |v| apart(v, 3, "-")),
+    ("in fours", Tier::Must, |v| apart(v, 4, " ")),
+    ("in fours -", Tier::Must, |v| apart(v, 4, "-")),
+    ("in eights", Tier::Must, |v| apart(v, 8, "-")),
     ("hex :", Tier::Should, |v| hex(v, ":")),
     ("hex space", Tier::Should, |v| hex(v, " ")),
     ("0x", Tier::DocumentedLimit, |v| format!("0x{}", hex(v, ", 0x"))),
@@ -164,7 +193,6 @@ const WAYS: &[Way] = &[
     ("utf-16", Tier::Should, |v| base64(&v.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>())),
     ("reversed", Tier::Should, |v| v.chars().rev().collect()),
     ("rot13", Tier::Should, |v| v.chars().map(rot13).collect()),
-    ("spelled", Tier::DocumentedLimit, |v| v.chars().map(|c| format!("{c} ")).collect()),
     ("half", Tier::DocumentedLimit, |v| v.chars().take(v.chars().count() / 2).collect()),
 ];
 
@@ -208,6 +236,81 @@ fn base32(bytes: &[u8]) -> String {
     };
     let text: String = bits.as_bytes().chunks(5).map(digit).collect();
     format!("{text}{}", "=".repeat(text.len().next_multiple_of(8) - text.len()))
+}
+
+/// Nothing for more than anybody would write so: each byte is a division of all.
+fn base58(bytes: &[u8]) -> String {
+    if bytes.len() > 192 {
+        return String::new();
+    }
+    let mut digits: Vec<u32> = Vec::new();
+    for byte in bytes {
+        let mut carry = u32::from(*byte);
+        for digit in &mut digits {
+            carry += *digit * 256;
+            (*digit, carry) = (carry % 58, carry / 58);
+        }
+        while carry > 0 {
+            digits.push(carry % 58);
+            carry /= 58;
+        }
+    }
+    let alphabet = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+    digits.iter().rev().map(|digit| char::from(alphabet[*digit as usize])).collect()
+}
+
+/// In the alphabet of Python, or in that of Adobe.
+fn base85(bytes: &[u8], python: bool) -> String {
+    let alphabet = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
+    let mut text = String::new();
+    for group in bytes.chunks(4) {
+        let number =
+            group.iter().chain(&[0; 3]).take(4).fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+        let digit = |place: u32| (number / 85_u32.pow(4 - place) % 85) as u8;
+        let shown = |digit: u8| char::from(if python { alphabet[digit as usize] } else { b'!' + digit });
+        text.extend((0..=group.len() as u32).map(|place| shown(digit(place))));
+    }
+    text
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+pub(super) fn gzip_in_base64(bytes: &[u8]) -> String {
+    base64(&gzip(bytes))
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+fn deflate(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut out = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+/// As `printf %q` writes it.
+fn shell(text: &str) -> String {
+    let quoted = |c: char| if c.is_ascii_punctuation() || c == ' ' { format!("\\{c}") } else { c.into() };
+    if text.contains('\n') {
+        return format!("$'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n"));
+    }
+    text.chars().map(quoted).collect()
+}
+
+fn apart(text: &str, length: usize, between: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let groups = characters.chunks(length).map(|group| group.iter().collect::<String>());
+    groups.collect::<Vec<_>>().join(between)
 }
 
 fn wrapped(text: &str, width: usize) -> String {

@@ -4,9 +4,10 @@
 //! `runs` and then looked at again.
 
 use super::index::{LITERAL_BYTES_MIN, Literal};
+use super::split;
 use super::view::{self, Near};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
 /// The encoded form of a shorter secret may be too short a run to be decoded, so it is looked for as it is.
 const SHORT_BYTES: usize = 12;
@@ -14,7 +15,7 @@ const SHORT_BYTES: usize = 12;
 const BASE58_BYTES_MAX: usize = 128;
 
 const ASCII85: u8 = b'!';
-const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+pub(super) const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 const BASE85: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
@@ -45,11 +46,16 @@ pub(super) fn forms_of(value: &str) -> Vec<Literal> {
     forms.extend((0..5).map(|offset| odd(base32_inner(value.as_bytes(), offset), false)));
     forms.push(text(&value.chars().rev().collect::<String>()));
     forms.push(odd(value.bytes().map(rotated).collect(), false));
-    forms.push(odd(base85(value.as_bytes(), |digit| ASCII85 + digit), true));
-    forms.push(odd(base85(value.as_bytes(), |digit| BASE85[digit as usize % 85]), true));
+    forms.extend(base85_forms(value.as_bytes(), 4).map(|form| odd(form, true)));
+    forms.extend(base85_forms(STANDARD_NO_PAD.encode(value).as_bytes(), 1).map(|form| odd(form, true)));
     if value.len() <= BASE58_BYTES_MAX {
         forms.push(odd(base58(value.as_bytes()), true));
+        let engines = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD];
+        forms.extend(engines.map(|engine| odd(base58(engine.encode(value).as_bytes()), true)));
+        forms.push(odd(base58(hex.as_bytes()), true));
     }
+    forms.extend(quoted(value).iter().map(|form| text(form)));
+    forms.extend(split_forms(value).iter().map(|form| text(form)));
     // The longest first: one that is found hides those within it.
     forms.sort_unstable_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
     forms.dedup();
@@ -87,6 +93,53 @@ fn base32_inner(value: &[u8], offset: usize) -> Vec<u8> {
     let digit = |number: usize| (0..5).fold(0, |digit, at| digit << 1 | bit(number * 5 + at));
     let digits = (offset * 8).div_ceil(5)..bytes.len() * 8 / 5;
     digits.map(|number| b"abcdefghijklmnopqrstuvwxyz234567"[digit(number) as usize]).collect()
+}
+
+/// Returns the value as it stands between quotes: in shells, in SQL and tables, where its own are written otherwise; and
+/// in mail.
+fn quoted(value: &str) -> Vec<String> {
+    let mut forms = Vec::new();
+    for quote in [r"'\''", r#"'"'"'"#, "''"] {
+        let form = value.replace('\'', quote);
+        let broken = form.replace('\n', r"'$'\n''").replace('\t', r"'$'\t''").replace('\r', r"'$'\r''");
+        forms.extend([form, broken]);
+    }
+    forms.push(value.replace('"', "\"\""));
+    let printable = |byte: u8| (byte.is_ascii_graphic() && byte != b'=') || byte == b' ';
+    let in_mail = |byte: u8| if printable(byte) { char::from(byte).into() } else { format!("={byte:02x}") };
+    forms.push(value.bytes().map(in_mail).collect());
+    forms.retain(|form| form != value);
+    forms
+}
+
+/// Returns the value without its separators; and the usual ways to split it, if it is not looked for by its digits.
+fn split_forms(value: &str) -> Vec<String> {
+    let kept = split::kept_of(value);
+    if !split::is_splittable(&kept) {
+        return Vec::new();
+    }
+    let mut forms = Vec::new();
+    if split::anchor_of(&kept).is_none() {
+        let characters: Vec<char> = value.chars().collect();
+        let groups = |length: usize, between: &str| {
+            let groups = characters.chunks(length).map(|group| group.iter().collect::<String>());
+            groups.collect::<Vec<_>>().join(between)
+        };
+        forms.extend([" ", "-", "_", ".", ", "].map(|between| groups(1, between)));
+        forms.extend((2..=8).flat_map(|length| [" ", "-"].map(|between| groups(length, between))));
+    }
+    if kept.len() < value.len() {
+        forms.extend(String::from_utf8(kept));
+    }
+    forms
+}
+
+/// Returns the whole groups of the value in both kinds of base 85, where fewer than `offsets` other bytes come before it.
+fn base85_forms(value: &[u8], offsets: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..offsets).flat_map(move |offset| {
+        let inner = value.get((4 - offset) % 4..).unwrap_or_default();
+        [base85(inner, |digit| ASCII85 + digit), base85(inner, |digit| BASE85[digit as usize % 85])]
+    })
 }
 
 /// Returns the whole groups of the value in base 85.

@@ -7,6 +7,8 @@
 //! The same reading marks where decoding may be worth while: long runs without spaces, and lists of numbers.
 
 use super::budget::{Budget, OverBudget};
+use super::split::Split;
+use super::view::{PIECE, any_of};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -33,8 +35,8 @@ const GAP_BYTES_MAX: usize = 16;
 /// Eight numbers make the shortest secret; with separators they take at least this much.
 const LIST_BYTES_MIN: usize = 15;
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
+pub(super) const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// One way in which a secret can be written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +72,7 @@ pub(super) struct Index {
     second: Box<[u64]>,
     anchors: HashMap<u32, Vec<Anchor>, BuildHasherDefault<GramHasher>>,
     literals: Vec<(Literal, u32)>,
+    split: Split,
 }
 
 /// A gram of a literal.
@@ -82,12 +85,14 @@ struct Anchor {
 }
 
 impl Index {
-    pub(super) fn new(literals: Vec<(Literal, u32)>) -> Index {
+    /// Knows literals as they stand, and values that may be split by separators.
+    pub(super) fn new(literals: Vec<(Literal, u32)>, split: Split) -> Index {
         let mut index = Index {
             filter: Box::new([0; FILTER_WORDS]),
             second: vec![0; SECOND_WORDS].into(),
             anchors: HashMap::default(),
             literals: Vec::new(),
+            split,
         };
         for (number, (literal, _)) in literals.iter().enumerate() {
             // Of two windows of a literal that was broken into lines, one is still whole.
@@ -108,41 +113,53 @@ impl Index {
         index
     }
 
-    pub(super) fn sweep(&self, text: &[u8], budget: &mut Budget) -> Result<Sweep, OverBudget> {
+    /// Reads the text; looks for split values too, unless it was decoded.
+    pub(super) fn sweep(&self, text: &[u8], decoded: bool, budget: &mut Budget) -> Result<Sweep, OverBudget> {
         let mut sweep = Sweep::default();
         let (mut run_end, mut list_end, mut high) = (0, 0, 0);
         // Nothing stands before the first block: no run reaches into it from there.
         let mut spaces_before = HIGHS;
         let (blocks, rest) = text.as_chunks::<8>();
-        for (number, block) in blocks.iter().enumerate() {
-            let bytes = u64::from_le_bytes(*block);
-            high |= bytes;
-            let folded = bytes | (0x20 * ONES);
-            let (low, top) = (folded as u32, (folded >> 32) as u32);
-            let (in_low, in_top) = (self.may_begin(low), self.may_begin(top));
-            if in_low | in_top {
-                if in_low && self.is_likely(low) {
-                    self.compare(text, number * 8, low, &mut sweep.hits, budget)?;
-                }
-                if in_top && self.is_likely(top) {
-                    self.compare(text, number * 8 + GRAM, top, &mut sweep.hits, budget)?;
-                }
+        let (pieces, last) = text.as_chunks::<PIECE>();
+        let is_digit = |byte: u8| u8::from(byte.is_ascii_digit());
+        let pieces = pieces.iter().map(|piece| (&piece[..], any_of(piece, is_digit))).chain([(last, true)]);
+        let mut split = Vec::new();
+        let mut number = 0;
+        for (piece, has_digits) in pieces {
+            if has_digits && !decoded {
+                self.split.find(text, number * 8, number * 8 + piece.len(), &mut split, budget)?;
             }
-            let spaces = spaces_in(bytes);
-            if spaces == 0
-                && number * 8 >= run_end
-                && has_run(spaces_before, blocks.get(number + 1))
-                && block.iter().fold(RUN, |all, byte| all & CLASSES[*byte as usize]) != 0
-            {
-                run_end = sweep.run_around(text, number * 8);
-            }
-            spaces_before = spaces;
-            if may_be_numbers(bytes) && number * 8 >= list_end {
-                let (start, end) = around(text, number * 8, LIST);
-                list_end = end;
-                if end - start >= LIST_BYTES_MIN {
-                    sweep.lists.push((start, end));
+            for block in piece.as_chunks::<8>().0 {
+                let bytes = u64::from_le_bytes(*block);
+                high |= bytes;
+                let folded = bytes | (0x20 * ONES);
+                let (low, top) = (folded as u32, (folded >> 32) as u32);
+                let (in_low, in_top) = (self.may_begin(low), self.may_begin(top));
+                if in_low | in_top {
+                    if in_low && self.is_likely(low) {
+                        self.compare(text, number * 8, low, &mut sweep.hits, budget)?;
+                    }
+                    if in_top && self.is_likely(top) {
+                        self.compare(text, number * 8 + GRAM, top, &mut sweep.hits, budget)?;
+                    }
                 }
+                let spaces = spaces_in(bytes);
+                if spaces == 0
+                    && number * 8 >= run_end
+                    && has_run(spaces_before, blocks.get(number + 1))
+                    && block.iter().fold(RUN, |all, byte| all & CLASSES[*byte as usize]) != 0
+                {
+                    run_end = sweep.run_around(text, number * 8);
+                }
+                spaces_before = spaces;
+                if has_digits && may_be_numbers(bytes) && number * 8 >= list_end {
+                    let (start, end) = around(text, number * 8, LIST);
+                    list_end = end;
+                    if end - start >= LIST_BYTES_MIN {
+                        sweep.lists.push((start, end));
+                    }
+                }
+                number += 1;
             }
         }
         if let [a, b, c, d, ..] = *rest {
@@ -151,6 +168,7 @@ impl Index {
                 self.compare(text, blocks.len() * 8, gram, &mut sweep.hits, budget)?;
             }
         }
+        sweep.add_new(split);
         sweep.ascii = high & HIGHS == 0 && rest.is_ascii();
         Ok(sweep)
     }
@@ -298,7 +316,7 @@ fn narrow(number: usize) -> u32 {
 
 /// Grams are spread by one multiplication; they are not chosen by an attacker.
 #[derive(Default)]
-struct GramHasher(u64);
+pub(super) struct GramHasher(u64);
 
 impl Hasher for GramHasher {
     fn finish(&self) -> u64 {
@@ -382,6 +400,24 @@ fn around(text: &[u8], at: usize, class: u8) -> (usize, usize) {
 }
 
 impl Sweep {
+    /// Adds what is not found already: where a value stands twice, its end and its beginning make it a third time.
+    fn add_new(&mut self, split: Vec<Hit>) {
+        let whole = self.hits.len();
+        for hit in split {
+            // Those that were found stand almost in order.
+            let over = |at: usize| {
+                let after = self.hits[..whole].partition_point(|known| known.start <= at);
+                let near = self.hits[after.saturating_sub(4)..after].iter();
+                near.filter(|known| known.label == hit.label && at < known.end).map(|known| known.end).max()
+            };
+            let known_to =
+                over(hit.start).map(|end| if end < hit.end { over(end).unwrap_or(end) } else { end });
+            if known_to.is_none_or(|end| end < hit.end) {
+                self.hits.push(hit);
+            }
+        }
+    }
+
     /// Notes the run around `at`, with the lines that follow it if it was wrapped, and returns where it ends.
     #[inline(never)]
     fn run_around(&mut self, text: &[u8], at: usize) -> usize {

@@ -282,6 +282,21 @@ fn what_costs_too_much_is_withheld() {
     assert_eq!(other.scrub(&text), text);
 }
 
+/// What is packed so that it costs nothing to send is not unpacked without end, nor let through.
+#[test]
+fn what_unpacks_to_too_much_is_withheld() {
+    let redactor = Redactor::new(&secrets(&hundred_secrets())).unwrap_or_else(|e| panic!("{e}"));
+    for bytes in [1 << 22, 1 << 24] {
+        let bomb = super::corpus_tests::gzip_in_base64(&vec![b'a'; bytes]);
+        assert!(bomb.len() * 100 < bytes);
+        assert_eq!(redactor.scrub(&bomb), scan::WITHHELD);
+    }
+    let small = super::corpus_tests::gzip_in_base64(&[b'a'; 1 << 18]);
+    assert_eq!(redactor.scrub(&small), small);
+    let many = [small.as_str(); 64].join(" ");
+    assert_eq!(redactor.scrub(&many), scan::WITHHELD);
+}
+
 #[test]
 fn anything_can_be_looked_through() {
     const PARTS: &[&str] = &[

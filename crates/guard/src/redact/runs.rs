@@ -1,6 +1,8 @@
 //! Undoes the encodings that a run of characters, or a list of numbers, may be in.
 
+use super::base58;
 use super::index::{WRAPPED_LINE_BYTES_MIN, has_marks, is_base64};
+use super::packed::Packing;
 use super::view::{View, number};
 
 /// A run this long is decoded even if it does not look like text: what matters may come later in it. So is one of
@@ -14,6 +16,8 @@ const NUMBERS_MIN: usize = 8;
 const HEX_DIGITS_MIN: usize = 20;
 /// A value of nine bytes. It may stand in a path, whose slashes are digits of base 64.
 const BASE32_DIGITS_MIN: usize = 15;
+/// So many bytes tell how something is packed.
+const PACKED_HEAD: usize = 32;
 /// The longest [`Code::group`]; all others divide it.
 const GROUP_CHARS_MAX: usize = 8;
 
@@ -108,21 +112,24 @@ const fn digits(ranges: &[(u8, u8, u8)]) -> [u8; 256] {
     digits
 }
 
-/// Hands out everything that the run may stand for.
-pub(super) fn decoded<E>(text: &[u8], start: usize, end: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
-    let Some(view) = joined(text, start, end) else { return in_pieces(&text[start..end], start, emit) };
+/// Hands out everything that the run may stand for. No more than `most` is unpacked.
+pub(super) fn decoded<E>(
+    text: &[u8],
+    start: usize,
+    end: usize,
+    most: usize,
+    emit: &mut Emit<'_, E>,
+) -> Result<(), E> {
+    let Some(view) = joined(text, start, end) else {
+        return in_pieces(&text[start..end], start, most, emit);
+    };
     // What was wrapped is masked as a whole.
-    in_pieces(&view.bytes, 0, &mut |inner: View| {
-        let mut whole = View::default();
-        whole.part(start, end - start, inner.bytes.len().max(1));
-        whole.bytes = inner.bytes;
-        emit(whole.into_whole())
-    })?;
+    in_pieces(&view.bytes, 0, most, &mut |inner: View| emit(View::of_all(start, end - start, inner.bytes)))?;
     // Lines that are not one text: out of step with those before it, a line was decoded to nothing.
     let (mut at, mut before) = (start, 0);
     for line in text[start..end].split(u8::is_ascii_whitespace) {
         if before % GROUP_CHARS_MAX != 0 {
-            in_pieces(line, at, emit)?;
+            in_pieces(line, at, most, emit)?;
         }
         at += line.len() + 1;
         // What is no digit ends a piece, and the next one begins in step with itself.
@@ -132,10 +139,10 @@ pub(super) fn decoded<E>(text: &[u8], start: usize, end: usize, emit: &mut Emit<
     Ok(())
 }
 
-fn in_pieces<E>(text: &[u8], start: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+fn in_pieces<E>(text: &[u8], start: usize, most: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     let mut at = start;
     for piece in text.split(|byte| !is_base64(*byte)) {
-        pieces(piece, at, emit)?;
+        pieces(piece, at, most, emit)?;
         at += piece.len() + 1;
     }
     Ok(())
@@ -156,17 +163,25 @@ fn joined(text: &[u8], start: usize, end: usize) -> Option<View> {
     Some(view)
 }
 
-fn pieces<E>(piece: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+fn pieces<E>(piece: &[u8], at: usize, most: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     if piece.len() < LOOKED_AT - 1 || !has_marks(piece) {
         return Ok(());
     }
-    in_code(Code::Base64, piece, at, emit)?;
-    in_digits(Code::Base32, BASE32_DIGITS_MIN, piece, at, emit)?;
-    in_digits(Code::Hex, HEX_DIGITS_MIN, piece, at, emit)
+    in_code(Code::Base64, piece, at, most, emit)?;
+    in_digits(Code::Base32, BASE32_DIGITS_MIN, piece, at, most, emit)?;
+    in_digits(Code::Hex, HEX_DIGITS_MIN, piece, at, most, emit)?;
+    base58::decoded(piece, at, emit)
 }
 
 /// Decodes every part of the run that has only digits of the code, and enough of them.
-fn in_digits<E>(code: Code, least: usize, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+fn in_digits<E>(
+    code: Code,
+    least: usize,
+    run: &[u8],
+    at: usize,
+    most: usize,
+    emit: &mut Emit<'_, E>,
+) -> Result<(), E> {
     let is_digit = |byte: &&u8| code.digits()[**byte as usize] != NO_DIGIT;
     // Enough digits cannot all stand between two of the places that are looked at.
     let mut looked = 0;
@@ -177,13 +192,13 @@ fn in_digits<E>(code: Code, least: usize, run: &[u8], at: usize, emit: &mut Emit
         let before = run[..place].iter().rev().take_while(is_digit).count();
         looked = place + run[place..].iter().take_while(is_digit).count();
         if looked - (place - before) >= least {
-            in_code(code, &run[place - before..looked], at + place - before, emit)?;
+            in_code(code, &run[place - before..looked], at + place - before, most, emit)?;
         }
     }
     Ok(())
 }
 
-fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+fn in_code<E>(code: Code, run: &[u8], at: usize, most: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     let (taken, made) = code.group();
     // One character again and again means the same wherever it begins.
     let uniform = run.iter().all(|byte| *byte == run[0]);
@@ -193,7 +208,8 @@ fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Resu
         let last = rest.len().saturating_sub(LOOKED_AT) / taken * taken;
         let is_text =
             code.is_text(&rest[..rest.len().min(LOOKED_AT)]) || (last > 0 && code.is_text(&rest[last..]));
-        if is_text || (skipped == 0 && (run.len() >= LONG_RUN || code == Code::Base32)) {
+        let packing = packing_of(code, rest, skipped == 0);
+        if packing.is_some() || is_text || (skipped == 0 && (run.len() >= LONG_RUN || code == Code::Base32)) {
             let mut view = View::default();
             view.part(at + skipped, taken, made);
             view.bytes.reserve(rest.len());
@@ -201,6 +217,9 @@ fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Resu
                 view.bytes.push(byte);
                 true
             });
+            if let Some(packing) = packing {
+                emit(View::of_all(at + skipped, rest.len(), packing.unpack(&view.bytes, most)))?;
+            }
             // Nothing but zeros holds nothing.
             if view.bytes.iter().any(|byte| *byte != 0) {
                 wide(&view, emit)?;
@@ -209,6 +228,24 @@ fn in_code<E>(code: Code, run: &[u8], at: usize, emit: &mut Emit<'_, E>) -> Resu
         }
     }
     Ok(())
+}
+
+/// Returns how the run seems to be packed.
+fn packing_of(code: Code, run: &[u8], at_start: bool) -> Option<Packing> {
+    let is_base64 = code == Code::Base64;
+    // Where it begins is only sought in the usual code, in which all with a frame begin alike.
+    let may_begin = is_base64 && matches!(run, [b'H', b'4', ..] | [b'e', ..]);
+    if !at_start && !may_begin {
+        return None;
+    }
+    let unframed = at_start && is_base64;
+    let (mut head, mut length) = ([0; PACKED_HEAD], 0);
+    code.decode(run, |byte| {
+        head[length] = byte;
+        length += 1;
+        length < PACKED_HEAD && Packing::may_begin(&head[..length], unframed)
+    });
+    if unframed { Packing::of(&head[..length], run.len() / 4 * 3) } else { Packing::framed(&head[..length]) }
 }
 
 /// Hands out the text that was written with two bytes for each character, if this looks like one.

@@ -3,6 +3,7 @@
 use super::budget::{Budget, OverBudget};
 use super::forms::forms_of;
 use super::index::{Hit, Index, Literal};
+use super::split::Split;
 use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
 use portcullis_core::Secret;
@@ -41,6 +42,7 @@ impl Masks {
         let mark =
             |mark: &[u8]| (Literal { bytes: mark.to_vec(), exact: false, breaks: false }, PRIVATE_KEY_MARK);
         let mut literals: Vec<_> = shapes::PRIVATE_KEY_MARKS.map(mark).into();
+        let mut values = Vec::new();
         for (name, value) in secrets {
             let value = value.expose();
             // The name is written into JSON that is already escaped.
@@ -53,11 +55,17 @@ impl Masks {
             }
             let number = u32::try_from(labels.len()).unwrap_or(u32::MAX);
             literals.extend(forms_of(value).into_iter().map(|form| (form, number)));
+            values.push((value.as_str(), number));
             labels.push(label(name));
         }
         let value_bytes_max = secrets.iter().map(|(_, value)| value.expose().len()).max().unwrap_or_default();
         let near = Near::new(secrets.iter().map(|(_, value)| value.expose().as_str()));
-        Ok(Masks { index: Index::new(literals), labels, near, value_bytes_max })
+        Ok(Masks {
+            index: Index::new(literals, Split::new(values.into_iter())),
+            labels,
+            near,
+            value_bytes_max,
+        })
     }
 
     pub(super) fn label(&self, hit: Hit) -> &str {
@@ -164,7 +172,7 @@ impl Scan<'_> {
     }
 
     fn look(&mut self, text: &[u8], depth: usize, from: Option<&View>) -> Result<Vec<Hit>, OverBudget> {
-        let sweep = self.masks.index.sweep(text, &mut self.budget)?;
+        let sweep = self.masks.index.sweep(text, depth > 0, &mut self.budget)?;
         let mut hits = sweep.hits;
         if hits.iter().any(|hit| hit.label == PRIVATE_KEY_MARK) {
             let marks = hits.extract_if(.., |hit| hit.label == PRIVATE_KEY_MARK).map(|hit| hit.start);
@@ -180,6 +188,7 @@ impl Scan<'_> {
             return Ok(hits);
         }
         let near = &self.masks.near;
+        let unpacked_max = self.budget.left_to_decode();
         let mut again = |view: View| {
             if view.bytes.len() < VIEW_BYTES_MIN {
                 return Ok(());
@@ -203,7 +212,7 @@ impl Scan<'_> {
         // What stands in the source as it does here was decoded there.
         let is_new = |range: &(usize, usize)| from.is_none_or(|view| !view.is_copied(range.0, range.1));
         for (start, end) in sweep.runs.into_iter().filter(is_new) {
-            runs::decoded(text, start, end, &mut again)?;
+            runs::decoded(text, start, end, unpacked_max, &mut again)?;
         }
         for (start, end) in sweep.lists.into_iter().filter(is_new) {
             runs::listed(text, start, end, &mut again)?;

@@ -29,6 +29,14 @@ impl View {
         self.parts.push(Part { view, source, made: narrow(made), taken: narrow(taken) });
     }
 
+    /// Bytes that were made from `taken` bytes of the source together.
+    pub(super) fn of_all(source: usize, taken: usize, bytes: Vec<u8>) -> View {
+        let mut view = View::default();
+        view.part(source, taken, bytes.len().max(1));
+        view.bytes = bytes;
+        view.into_whole()
+    }
+
     /// Adds bytes as they stand in the source.
     pub(super) fn copy(&mut self, source: &[u8], from: usize, to: usize) {
         if from < to {
@@ -95,7 +103,7 @@ impl View {
 }
 
 /// Bytes are looked through in pieces of this size for one that may begin an escape.
-const PIECE: usize = 64;
+pub(super) const PIECE: usize = 64;
 /// As long as the longest token: what goes on after `reach` is taken up to its end.
 const WORD_BYTES_MAX: usize = 4096;
 const ENTITY_BYTES_MAX: usize = 10;
@@ -193,7 +201,7 @@ pub(super) fn unescaped(text: &[u8], near: &Near) -> Option<View> {
 
 /// Whether any byte fits. Without a way out of the loop the compiler compares many of them at once.
 #[inline]
-fn any_of(piece: &[u8; PIECE], fits: impl Fn(u8) -> u8) -> bool {
+pub(super) fn any_of(piece: &[u8; PIECE], fits: impl Fn(u8) -> u8) -> bool {
     piece.iter().fold(0, |any, byte| any | fits(*byte)) != 0
 }
 
@@ -220,7 +228,7 @@ fn backslash(rest: &[u8]) -> Escape {
         [b'n', ..] => plain(b'\n'),
         [b't', ..] => plain(b'\t'),
         [b'r', ..] => plain(b'\r'),
-        [c @ (b'"' | b'\\' | b'/' | b'\'' | b'`' | b'$' | b' ' | b'!' | b'&'), ..] => plain(c),
+        [c, ..] if c == b' ' || c.is_ascii_punctuation() => plain(c),
         [b'\n', ..] => Some((Meaning::Nothing, 1)),
         [b'b', ..] => plain(8),
         [b'f', ..] => plain(12),
@@ -323,8 +331,9 @@ pub(super) fn shown(text: &[u8]) -> Option<View> {
         }
         let Some(more) = text[at..].iter().position(|byte| *byte >= 0xC2) else { break };
         at += more;
-        let Some(character) = character_at(&text[at..]) else {
-            at += 1;
+        let Some(character) = Some(text[at]).filter(may_not_show).and_then(|_| character_at(&text[at..]))
+        else {
+            at += 1 + text[at + 1..].iter().take_while(|byte| (0x80..0xC0).contains(*byte)).count();
             continue;
         };
         let length = character.len_utf8();
@@ -357,6 +366,11 @@ pub(super) fn shown(text: &[u8]) -> Option<View> {
     }
     view.copy(text, copied, text.len());
     Some(view)
+}
+
+/// Whether a character begins with the byte that [`shown`] would change.
+fn may_not_show(byte: &u8) -> bool {
+    matches!(byte, 0xC2 | 0xCC | 0xCD | 0xD8 | 0xE1..=0xE3 | 0xEF | 0xF3)
 }
 
 fn character_at(bytes: &[u8]) -> Option<char> {

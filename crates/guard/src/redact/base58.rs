@@ -1,0 +1,73 @@
+//! Undoes base 58, in which a text is one large number. A value alone is looked for as it is; this finds it among others.
+
+use super::forms::BASE58;
+use super::packed::is_text;
+use super::runs::Emit;
+use super::view::View;
+
+/// Eleven bytes and more.
+const DIGITS_MIN: usize = 15;
+/// A number of so many digits takes longer to convert than anybody would wait for.
+const DIGITS_MAX: usize = 1400;
+/// Ten digits are less than 2^59.
+const DIGITS_AT_ONCE: usize = 10;
+
+const NO_DIGIT: u8 = 255;
+static DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < BASE58.len() {
+        digits[BASE58[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
+
+/// Hands out the texts that the words of a piece stand for.
+pub(super) fn decoded<E>(piece: &[u8], mut at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
+    for word in piece.split(|byte| !byte.is_ascii_alphanumeric()) {
+        if (DIGITS_MIN..=DIGITS_MAX).contains(&word.len()) && is_mixed(word) {
+            let bytes = number(word);
+            if bytes.iter().copied().all(is_text) {
+                emit(View::of_all(at, word.len(), bytes))?;
+            }
+        }
+        at += word.len() + 1;
+    }
+    Ok(())
+}
+
+/// Whether there are only digits of base 58, and of all kinds: words and other numbers are not like that.
+fn is_mixed(word: &[u8]) -> bool {
+    let mut kinds = 0;
+    for byte in word {
+        match DIGITS[*byte as usize] {
+            NO_DIGIT => return false,
+            0..9 => kinds |= 1,
+            9..33 => kinds |= 2,
+            _ => kinds |= 4,
+        }
+    }
+    kinds == 7
+}
+
+fn number(word: &[u8]) -> Vec<u8> {
+    let mut limbs: Vec<u32> = Vec::with_capacity(word.len() / 5 + 1);
+    for digits in word.chunks(DIGITS_AT_ONCE) {
+        let (mut carry, mut scale) = (0, 1);
+        for byte in digits {
+            carry = carry * 58 + u128::from(DIGITS[*byte as usize]);
+            scale *= 58;
+        }
+        for limb in &mut limbs {
+            carry += u128::from(*limb) * scale;
+            (*limb, carry) = (carry as u32, carry >> 32);
+        }
+        while carry > 0 {
+            limbs.push(carry as u32);
+            carry >>= 32;
+        }
+    }
+    let bytes = limbs.iter().rev().flat_map(|limb| limb.to_be_bytes());
+    bytes.skip_while(|byte| *byte == 0).collect()
+}
