@@ -103,9 +103,4 @@ impl ScrubPool {
         }
         shares.entry(client.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.share))).clone()
     }
-
-    #[cfg(test)]
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.all.available_permits() == 0
-    }
 }
