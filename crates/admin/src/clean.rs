@@ -3,7 +3,7 @@
 //! Both hold a [`Counter`], and what they get from it is a [`Clean`]: every text in it was looked through for secrets.
 //! Neither can reach the desk itself.
 
-use crate::desk::{Answer, Desk, Event, Listener, SHOWN_HERE, ScriptDesk, Showing};
+use crate::desk::{Answer, Configured, Desk, Event, Listener, SHOWN_HERE, ScriptDesk, Showing};
 use crate::problem::{Code, Problem};
 use portcullis_core::{Scrub, Secret};
 use serde::Serialize;
@@ -71,6 +71,21 @@ impl Counter {
         let answered = question(&*self.desk).await;
         let clean = answered.and_then(|Showing { answer, shown }| self.clean(&answer, Some(&shown)));
         clean.map_err(|problem| self.problem(problem))
+    }
+
+    /// As [`Counter::ask`], for an answer that shows how servers are configured. A person decides by that, so it is shown as it is,
+    /// whatever is registered as a secret; the desk has masked what is private in its own field.
+    pub async fn ask_configured<'a, T>(
+        &'a self,
+        question: impl FnOnce(&'a dyn Desk) -> Answer<'a, T>,
+    ) -> Asked<T>
+    where
+        T: Serialize + DeserializeOwned + Configured,
+    {
+        let answer = question(&*self.desk).await.map_err(|problem| self.problem(problem))?;
+        let mut clean = self.clean(&answer, None).map_err(|problem| self.problem(problem))?;
+        clean.0.restore(&answer);
+        Ok(clean)
     }
 
     /// Puts a question about scripts, where this hub has them.

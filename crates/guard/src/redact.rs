@@ -311,6 +311,8 @@ impl Peer for RedactedPeer {
 }
 
 #[cfg(test)]
+mod chosen_redaction_tests;
+#[cfg(test)]
 mod corpus_tests;
 #[cfg(test)]
 mod leak_tests;

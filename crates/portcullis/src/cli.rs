@@ -337,6 +337,9 @@ pub struct SecretSetArgs {
     /// Where it may be sent: a host, or *.example.com for all below it; and the field there, Authorization if left out; repeatable
     #[arg(long = "grant", value_name = "HOST[:FIELD]")]
     pub grants: Vec<String>,
+    /// Take a value that is ordinary text, such as a passphrase of plain words: it is redacted wherever it occurs
+    #[arg(long)]
+    pub weak: bool,
     /// Only to say why there is none.
     #[arg(hide = true)]
     pub value: Vec<std::ffi::OsString>,

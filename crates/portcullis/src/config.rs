@@ -530,4 +530,6 @@ fn override_port(written: &mut Written, env: Environment<'_>) -> Result<(), Prob
 }
 
 #[cfg(test)]
+mod own_keys_tests;
+#[cfg(test)]
 mod tests;

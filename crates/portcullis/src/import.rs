@@ -14,6 +14,7 @@ pub(crate) use kept::{host_of, in_clear, is_secret};
 use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
+use portcullis_store::secrets::vocabulary::{self, Ordinary};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,8 @@ pub(crate) struct Lifted {
     pub(crate) value: Option<Secret<String>>,
     /// Where it may go: `HOST:FIELD`.
     pub(crate) grant: String,
+    /// What the value in the file is, where it is not taken for a secret.
+    pub(crate) refused: Option<Ordinary>,
 }
 
 impl Lifted {
@@ -72,10 +75,30 @@ impl Lifted {
         self.name = name;
     }
 
+    /// Lets go of a value that is ordinary text. The file of a stranger must not choose what is redacted.
+    fn refuse_ordinary(&mut self) {
+        let what = self.value.as_ref().and_then(|value| vocabulary::ordinary(value.expose()));
+        if what.is_some() {
+            (self.value, self.refused) = (None, what);
+        }
+    }
+
     /// Says what a person has to do, where the file has no value.
     pub(crate) fn to_set(&self) -> Option<String> {
         if self.value.is_some() {
             return None;
+        }
+        if let Some(what) = self.refused {
+            let (key, command) = (printable(&self.key), self.command());
+            let how = if what.may_be_confirmed() {
+                format!("if it is a secret, set it yourself: {command} --weak")
+            } else {
+                format!("set the value that was issued to you: {command}")
+            };
+            return Some(format!(
+                "the value of `{key}` is {}, which is not registered as a secret: it would be redacted wherever it occurs; {how}",
+                what.as_str()
+            ));
         }
         let all = match &self.scheme {
             Some(word) => format!("what comes after `{word}`"),

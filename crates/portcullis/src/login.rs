@@ -5,7 +5,7 @@ use crate::secrets::LiveSecrets;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
-use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore};
+use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, vocabulary};
 use portcullis_upstream::{About, ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,6 +111,23 @@ fn client_secret(handle: SecretRef, store: Arc<SecretStore>) -> ClientSecret {
     }))
 }
 
+/// Refuses a token that is ordinary text: whoever issues it would choose what is redacted.
+fn check_issued(part: &str, value: &Secret<String>) -> Result<(), String> {
+    let what = match part {
+        ACCESS => "access token",
+        REFRESH => "refresh token",
+        _ => "client secret",
+    };
+    match vocabulary::ordinary(value.expose()) {
+        Some(ordinary) => Err(format!(
+            "the {what} that was issued is {}, which would be redacted wherever it occurs, so the login is refused; \
+             ask whoever runs the server for one that issues random tokens",
+            ordinary.as_str()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Where a login is kept.
 struct Place {
     store: Arc<SecretStore>,
@@ -180,6 +197,10 @@ impl Keep for Place {
         let now =
             [(ACCESS, &login.access_token), (REFRESH, &login.refresh_token), (CLIENT, &login.client_secret)];
         parts.extend(now.into_iter().filter_map(|(part, value)| Some((part, value.as_ref()?))));
+        // Every token is registered with the redactor, and a stranger chose it.
+        for (part, value) in &parts[1..] {
+            check_issued(part, value)?;
+        }
         for (part, before) in BEFORE {
             let value = |name: &str| held.iter().find(|(own, _)| own == name).map(|(_, value)| value);
             let stays = value(part).filter(|old| !parts.iter().any(|(_, new)| new.expose() == old.expose()));

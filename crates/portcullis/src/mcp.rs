@@ -108,6 +108,24 @@ impl Makers {
         self.toggles.of(name).unseen && !server.always_trusted && self.pins.of(name).is_none()
     }
 
+    /// Registers the secrets that came with an imported server, now that a person trusts it. What it is sent is masked first.
+    pub(crate) fn activate_secrets(&self, server: &McpServer) -> Result<(), SecretError> {
+        let headers = server.headers.iter().map(|(_, written)| written);
+        let written = server.env.iter().map(|(_, written)| written).chain(headers);
+        let mut names: Vec<&str> =
+            written.filter_map(|written| private::handle(written)).map(|(_, name)| name).collect();
+        names.extend(
+            server.oauth.iter().filter_map(|oauth| oauth.client_secret.as_ref()).map(|own| own.name()),
+        );
+        if names.is_empty() || !self.secrets.activate(&names)? {
+            return Ok(());
+        }
+        if let Some(live) = self.live.get() {
+            live.apply();
+        }
+        Ok(())
+    }
+
     /// Forgets that these were taken out, where the configuration in force was read after that: one of their name that is
     /// in there is another.
     pub(crate) fn forget_removed(&self, names: &[String]) {
@@ -251,6 +269,10 @@ impl Servers {
             }
             if server.place.is_none() {
                 self.makers.guard();
+            }
+            // Whichever way it was trusted. A store that is locked gives nothing out either.
+            if let Err(error) = self.makers.activate_secrets(server) {
+                tracing::debug!(target: "upstream", server = %name, %error, "The secrets of a server are not registered yet.");
             }
             let (spec, login) = self.makers.spec(server, &config);
             let before = absent.remove(name);

@@ -1,5 +1,5 @@
 //! What goes to standard output. Logs and questions go to standard error. Nothing else writes to either, and all of it
-//! passes [`voice`], which leaves no secret in it.
+//! passes [`voice`], which leaves no secret in it; of what is configured, it masks nothing that `private` has not masked.
 
 use crate::commands::unless_told;
 use crate::voice;
@@ -19,6 +19,21 @@ pub(crate) fn line(text: impl AsRef<str>) {
 
 pub(crate) fn json(value: &Value) {
     let _ = write(&format!("{}\n", voice::value(value)));
+}
+
+/// Prints how servers are configured, as it is.
+pub(crate) fn configured(text: impl AsRef<str>) {
+    let _ = write(&voice::configured_text(text.as_ref()));
+}
+
+/// The same, for programs.
+pub(crate) fn configured_json(value: &Value) {
+    let _ = write(&format!("{}\n", voice::configured_value(value)));
+}
+
+/// Says to the person how a server is configured, as it is.
+pub(crate) fn configured_note(text: impl AsRef<str>) {
+    say(&format!("{}\n", voice::configured_text(text.as_ref())));
 }
 
 /// Prints text with the one thing in it that is shown now and never again.

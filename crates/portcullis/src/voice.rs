@@ -88,6 +88,49 @@ pub(crate) fn text(text: &str) -> String {
     shown_lines(&scrubbed(text))
 }
 
+/// Returns what a person is to decide about, such as a server's command line: as it is configured, whatever is registered as a
+/// secret. Whoever could choose a secret must not choose what is not shown here. What is private in it is masked in its own field
+/// before, by `private`.
+pub(crate) fn configured_text(text: &str) -> String {
+    shown_lines(text)
+}
+
+/// Members that repeat the configuration of a server, in what commands print for programs.
+const CONFIGURED: [&str; 6] = ["command", "args", "cwd", "url", "env", "headers"];
+
+/// Returns a value for programs in which these members are as they are configured.
+pub(crate) fn configured_value(value: &Value) -> String {
+    let mut clean = value.clone();
+    scrub_value(&mut clean);
+    restore_configured(&mut clean, value);
+    visible_json(&format!("{clean:#}")).into_owned()
+}
+
+fn restore_configured(clean: &mut Value, raw: &Value) {
+    match (clean, raw) {
+        (Value::Array(clean), Value::Array(raw)) => {
+            clean.iter_mut().zip(raw).for_each(|(clean, raw)| restore_configured(clean, raw));
+        }
+        (Value::Object(clean), Value::Object(raw)) => {
+            // A change of how a server is reached, word for word.
+            if raw.get("kind").is_some_and(|kind| kind == "identity")
+                && raw.get("name").and_then(Value::as_str).is_some_and(|name| CONFIGURED.contains(&name))
+            {
+                clean.clone_from(raw);
+                return;
+            }
+            for (key, raw) in raw {
+                match clean.get_mut(key) {
+                    Some(clean) if CONFIGURED.contains(&key.as_str()) => *clean = raw.clone(),
+                    Some(clean) => restore_configured(clean, raw),
+                    None => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Returns text for people in which one thing is shown that would be masked: the token that someone just asked for.
 pub(crate) fn text_showing(text: &str, shown: &str) -> String {
     if shown.is_empty() {
@@ -202,6 +245,12 @@ mod tests {
         assert_eq!(
             serde_json::from_str::<Value>(&shown).unwrap(),
             json!({ "name": "[REDACTED:KEY]", "token": token })
+        );
+        assert_eq!(configured_text(&format!("sh -c {value}\u{1b}")), format!("sh -c {value}\\u{{1b}}"));
+        let shown = configured_value(&json!([{ "args": [value], "why": value }]));
+        assert_eq!(
+            serde_json::from_str::<Value>(&shown).unwrap(),
+            json!([{ "args": [value], "why": "[REDACTED:KEY]" }])
         );
         // A change of what the hub knows is known here.
         redactor.replace(&[]).unwrap();

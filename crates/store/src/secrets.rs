@@ -11,6 +11,8 @@ mod grant;
 mod held;
 mod key;
 mod keyring;
+mod pending;
+pub mod vocabulary;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
 pub use held::ABOUT as HELD_ABOUT;
@@ -59,6 +61,13 @@ pub enum SecretError {
     Grant { text: String, why: &'static str },
     #[error("no secret is named `{0}`; `portcullis secrets list` shows which exist")]
     Unknown(String),
+    #[error("another secret is named `{0}`")]
+    Taken(String),
+    /// A value that is no secret but ordinary text.
+    #[error(
+        "the value of `{name}` is {}, which would be redacted wherever it occurs; {}", what.as_str(), what.advice()
+    )]
+    Ordinary { name: String, what: vocabulary::Ordinary },
     #[error("secret `{0}` is not an address; expected one that begins with https://")]
     NotAddress(String),
     #[error(
@@ -95,6 +104,14 @@ pub struct SecretInfo {
     pub created: Timestamp,
     /// When the value was last set.
     pub updated: Timestamp,
+    /// Whether it came with a server that nobody has trusted yet. Until then it is not registered with the redactor.
+    pub pending: bool,
+}
+
+impl SecretInfo {
+    fn new(name: String, grants: Vec<Grant>, now: Timestamp) -> SecretInfo {
+        SecretInfo { name, grants, created: now, updated: now, pending: false }
+    }
 }
 
 /// The secrets of one hub.
@@ -202,13 +219,12 @@ impl SecretStore {
                 Some(at) => &mut records[at],
                 None if records.len() >= SECRETS_MAX => return Err(SecretError::Full),
                 None => {
-                    let info =
-                        SecretInfo { name: name.to_owned(), grants: Vec::new(), created: updated, updated };
+                    let info = SecretInfo::new(name.to_owned(), Vec::new(), updated);
                     records.push_mut(Record { info, value: Zeroizing::default() })
                 }
             };
             record.value = value.clone();
-            record.info.updated = updated;
+            (record.info.updated, record.info.pending) = (updated, false);
             if let Some(grants) = grants {
                 record.info.grants.clear();
                 grants.into_iter().try_for_each(|grant| add_grant(&mut record.info, grant))?;
@@ -223,6 +239,8 @@ impl SecretStore {
             let at = position(records, name)?;
             let info = &mut records[at].info;
             add_grant(info, grant)?;
+            // A person vouches for it.
+            info.pending = false;
             Ok(info.clone())
         })
     }
@@ -233,6 +251,7 @@ impl SecretStore {
             let at = position(records, name)?;
             let info = &mut records[at].info;
             info.grants.clear();
+            info.pending = false;
             grants.into_iter().try_for_each(|grant| add_grant(info, grant))?;
             Ok(info.clone())
         })
@@ -307,11 +326,13 @@ impl SecretStore {
         Ok(given)
     }
 
-    /// Returns all values, for the redactor and nobody else.
+    /// Returns all values, for the redactor and nobody else. Pending ones are not among them: a file that nobody trusted must
+    /// not choose what others get to read.
     pub fn all(&self) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         self.known(|records| {
             let pair = |record: &Record| (record.info.name.clone(), Secret::new(record.value.to_string()));
-            Ok(records.iter().filter(|record| held::is_masked(&record.info.name)).map(pair).collect())
+            let is_masked = |record: &&Record| held::is_masked(&record.info.name) && !record.info.pending;
+            Ok(records.iter().filter(is_masked).map(pair).collect())
         })
     }
 

@@ -86,7 +86,7 @@ fn deciding() -> Vec<Route> {
 fn servers() -> Vec<Route> {
     vec![
         Route::get("/servers", "The servers behind the hub", |ask, _: Nothing| {
-            Box::pin(ask.counter.ask(|desk| desk.servers()))
+            Box::pin(ask.counter.ask_configured(|desk| desk.servers()))
         }),
         Route::post(
             "/servers",
@@ -96,19 +96,19 @@ fn servers() -> Vec<Route> {
         Route::post(
             "/servers/importable",
             "What of other programs could be taken over",
-            |ask, from: ImportFrom| Box::pin(ask.counter.ask(|desk| desk.importable(from))),
+            |ask, from: ImportFrom| Box::pin(ask.counter.ask_configured(|desk| desk.importable(from))),
         ),
         Route::post("/servers/import", "Take servers over, switched off", |ask, wanted: ImportServers| {
-            Box::pin(ask.counter.ask(|desk| desk.import_servers(wanted, ask.by())))
+            Box::pin(ask.counter.ask_configured(|desk| desk.import_servers(wanted, ask.by())))
         }),
         Route::get("/servers/{name}", "One server, with what is different about it", |ask, _: Nothing| {
-            Box::pin(ask.counter.ask(|desk| desk.server(ask.param("name"))))
+            Box::pin(ask.counter.ask_configured(|desk| desk.server(ask.param("name"))))
         }),
         Route::post(
             "/servers/{name}/look",
             "Connect once to a server that is off, and look",
             |ask, _: Nothing| {
-                Box::pin(ask.counter.ask(|desk| desk.look_at_server(ask.param("name"), ask.by())))
+                Box::pin(ask.counter.ask_configured(|desk| desk.look_at_server(ask.param("name"), ask.by())))
             },
         ),
         Route::delete("/servers/{name}", "Take a server out of the configuration", |ask, _| {

@@ -11,6 +11,48 @@ pub struct Servers {
     pub servers: Vec<ServerShown>,
 }
 
+/// An answer that shows how servers are configured.
+pub trait Configured {
+    /// Puts what is configured back as it is.
+    fn restore(&mut self, raw: &Self);
+}
+
+impl Configured for Servers {
+    fn restore(&mut self, raw: &Servers) {
+        self.servers.iter_mut().zip(&raw.servers).for_each(|(clean, raw)| clean.restore(raw));
+    }
+}
+
+impl Configured for ServerShown {
+    fn restore(&mut self, raw: &ServerShown) {
+        self.reached_by.clone_from(&raw.reached_by);
+    }
+}
+
+impl Configured for ServerWhole {
+    fn restore(&mut self, raw: &ServerWhole) {
+        self.server.restore(&raw.server);
+        let is_configured = |one: &DefinitionChange| {
+            one.kind == "identity" && ["command", "args", "url"].contains(&one.name.as_str())
+        };
+        for (clean, raw) in self.differences.iter_mut().zip(&raw.differences) {
+            if is_configured(raw) {
+                clean.clone_from(raw);
+            }
+        }
+    }
+}
+
+impl Configured for Importable {
+    fn restore(&mut self, raw: &Importable) {
+        for (clean, raw) in self.files.iter_mut().zip(&raw.files) {
+            for (clean, raw) in clean.servers.iter_mut().zip(&raw.servers) {
+                clean.entry.clone_from(&raw.entry);
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerBrief {
     pub name: String,

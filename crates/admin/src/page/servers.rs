@@ -70,9 +70,9 @@ pub(crate) async fn import(order: Order) -> Response {
     let actor = visit.actor();
     let asked = if form.get("do") == "take" {
         let wanted = ImportServers { text, only: form.all("only") };
-        visit.counter().ask(|desk| desk.import_servers(wanted, actor)).await
+        visit.counter().ask_configured(|desk| desk.import_servers(wanted, actor)).await
     } else {
-        visit.counter().ask(|desk| desk.importable(ImportFrom { text })).await
+        visit.counter().ask_configured(|desk| desk.importable(ImportFrom { text })).await
     };
     match asked {
         Ok(found) => match &found.written_to {
@@ -102,7 +102,7 @@ pub(crate) async fn change(Path(name): Path<String>, order: Order) -> Response {
     if form.get("do") == "look" {
         let actor = visit.actor();
         // Without going on to another page: what was seen is what is trusted, and it is seen here.
-        return match visit.counter().ask(|desk| desk.look_at_server(name.clone(), actor)).await {
+        return match visit.counter().ask_configured(|desk| desk.look_at_server(name.clone(), actor)).await {
             Ok(whole) => {
                 let frame = visit.frame(Place::Servers, None).await;
                 shown(StatusCode::OK, &One { frame, whole: whole.into_inner(), sign_in: None })
@@ -141,7 +141,7 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<Done, Problem
 async fn until_known(visit: &Visit, name: &str) {
     let deadline = Instant::now() + KNOWN_WITHIN;
     while Instant::now() < deadline {
-        match visit.counter().ask(|desk| desk.server(name.to_owned())).await {
+        match visit.counter().ask_configured(|desk| desk.server(name.to_owned())).await {
             Err(problem) if problem.code == Code::NotFound => tokio::time::sleep(LOOK_EVERY).await,
             _ => return,
         }
@@ -166,7 +166,7 @@ fn place_of(name: &str) -> String {
 
 async fn show_list(visit: &Visit, slip: Option<Slip>, importable: Option<Importable>) -> Response {
     let status = status_of(slip.as_ref());
-    match visit.counter().ask(|desk| desk.servers()).await {
+    match visit.counter().ask_configured(|desk| desk.servers()).await {
         Ok(servers) => {
             let frame = visit.frame(Place::Servers, slip).await;
             shown(status, &List { frame, servers: servers.into_inner().servers, importable })
@@ -177,7 +177,7 @@ async fn show_list(visit: &Visit, slip: Option<Slip>, importable: Option<Importa
 
 async fn show_one(visit: &Visit, name: String, slip: Option<Slip>, sign_in: Option<SignInPage>) -> Response {
     let status = status_of(slip.as_ref());
-    match visit.counter().ask(|desk| desk.server(name)).await {
+    match visit.counter().ask_configured(|desk| desk.server(name)).await {
         Ok(whole) => {
             let frame = visit.frame(Place::Servers, slip).await;
             shown(status, &One { frame, whole: whole.into_inner(), sign_in })

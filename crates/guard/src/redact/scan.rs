@@ -7,6 +7,7 @@ use super::split::Split;
 use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
 use portcullis_core::Secret;
+use portcullis_store::secrets::vocabulary::is_structure;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -157,6 +158,8 @@ impl Scan<'_> {
     pub(super) fn regions(&mut self, text: &[u8]) -> Result<Vec<Hit>, OverBudget> {
         self.budget.admit(text.len())?;
         let mut hits = self.look(text, 0, None)?;
+        // Whatever is registered, a message stays one: keys, methods and fixed values are no secret of anybody's.
+        hits.retain(|hit| !is_structure(text, hit.start, hit.end));
         if hits.len() > 1 {
             // Where several begin, the longest is named.
             hits.sort_unstable_by_key(|hit| (hit.start, std::cmp::Reverse(hit.end)));

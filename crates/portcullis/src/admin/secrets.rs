@@ -3,7 +3,7 @@
 use super::{HubDesk, blocking, done};
 use portcullis_admin::desk::{Actor, Done, GrantSecret, SecretShown, Secrets, SetSecret};
 use portcullis_admin::{Code, Problem};
-use portcullis_store::secrets::{Grant, SecretError, SecretInfo, is_secret_name};
+use portcullis_store::secrets::{Grant, SecretError, SecretInfo, is_secret_name, vocabulary};
 
 impl HubDesk {
     pub(super) async fn list_secrets(&self) -> Result<Secrets, Problem> {
@@ -21,6 +21,7 @@ impl HubDesk {
         let grants = new.grants.as_deref().map(parsed).transpose()?;
         let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
         let info = blocking(move || {
+            vocabulary::check(&name, new.value.0.expose()).map_err(problem)?;
             let info = store.set(&name, &new.value.0, grants).map_err(problem)?;
             // Masked before anyone can use it.
             live.apply();
@@ -38,8 +39,14 @@ impl HubDesk {
         actor: Actor,
     ) -> Result<SecretShown, Problem> {
         let grants = parsed(&grants.grants)?;
-        let store = self.composed.secrets.clone();
-        let info = blocking(move || store.set_grants(&name, grants).map_err(problem)).await?;
+        let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
+        let info = blocking(move || {
+            let info = store.set_grants(&name, grants).map_err(problem)?;
+            // One that was pending is registered with this.
+            live.apply();
+            Ok(info)
+        })
+        .await?;
         tracing::info!(target: "admin", admin = actor.name, secret = info.name, "The grants of a secret were changed.");
         Ok(self.shown_secret(info))
     }
@@ -84,9 +91,13 @@ fn problem(error: SecretError) -> Problem {
         | SecretError::TooLong { .. }
         | SecretError::Grant { .. }
         | SecretError::NotAddress(_)
+        | SecretError::Ordinary { .. }
         | SecretError::WeakPassphrase { .. } => Code::Invalid,
         SecretError::Unknown(_) => Code::NotFound,
-        SecretError::NotGranted { .. } | SecretError::Full | SecretError::ManyGrants(_) => Code::Conflict,
+        SecretError::NotGranted { .. }
+        | SecretError::Taken(_)
+        | SecretError::Full
+        | SecretError::ManyGrants(_) => Code::Conflict,
         SecretError::Locked(_) | SecretError::Damaged(_) | SecretError::Io(_) => Code::Unavailable,
         SecretError::Cipher | SecretError::Random(_) => Code::Internal,
     };

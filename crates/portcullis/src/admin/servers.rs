@@ -103,7 +103,7 @@ impl HubDesk {
         let seen = running.or_else(|| locked(&self.looked_at).get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         let said = blocking(move || {
-            find(&config, &name)?;
+            let server = find(&config, &name)?;
             // Trusted so, what is not there yet would have to be looked at again, whoever looked at it before.
             if is_part {
                 return Err(Problem::conflict(format!("`{name}` has not said yet all that it offers")).hint(
@@ -119,6 +119,7 @@ impl HubDesk {
             }
             let makers = &composed.servers.makers;
             let failed = |error: anyhow::Error| explained(error);
+            makers.activate_secrets(server).map_err(|error| failed(error.into()))?;
             makers.pins.trust(&name, (*seen).clone(), &by(&actor)).map_err(|error| failed(error.into()))?;
             let on = if switch_on(makers, &name).map_err(failed)? { ", and switched on" } else { "" };
             tracing::info!(target: "admin", admin = actor.name, server = %name, "A server was trusted.");

@@ -87,7 +87,7 @@ impl Desk {
         let makers = self.makers(false)?;
         if self.as_json {
             let servers = self.config.mcp.iter().map(|server| listed(server, &makers));
-            print::json(&Value::Array(servers.collect()));
+            print::configured_json(&Value::Array(servers.collect()));
             return Ok(ExitCode::SUCCESS);
         }
         let mut rows = vec![["SERVER", "USED", "TRUST", "REACHED BY"].map(str::to_owned).to_vec()];
@@ -100,7 +100,7 @@ impl Desk {
                 reached(server),
             ]);
         }
-        print::out(print::table(&rows));
+        print::configured(print::table(&rows));
         if self.config.mcp.is_empty() {
             print::note(
                 "No servers; `portcullis mcp add NAME -- COMMAND` adds one, `portcullis mcp import` takes over others.",

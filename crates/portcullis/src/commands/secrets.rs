@@ -7,7 +7,9 @@ use crate::secrets::Asking;
 use crate::{BadUsage, hidden, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
-use portcullis_store::secrets::{Grant, SecretError, SecretInfo, SecretRef, SecretStore, VALUE_BYTES_MAX};
+use portcullis_store::secrets::{
+    Grant, SecretError, SecretInfo, SecretRef, SecretStore, VALUE_BYTES_MAX, vocabulary,
+};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -32,7 +34,7 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
     make_private(&loaded.config.workspace.secure_dir())?;
     let store = crate::secrets::open(&home, &loaded.config, Arc::new(SystemClock), asking)?;
     match command {
-        SecretsCommand::Set(args) => set(&store, &args.name, grants, as_json),
+        SecretsCommand::Set(args) => set(&store, &args, grants, as_json),
         SecretsCommand::List => list(&store, as_json),
         SecretsCommand::Grant { name, .. } => grant(&store, &name, grants, as_json),
         SecretsCommand::Remove { name } => remove(&store, &name, as_json),
@@ -47,6 +49,7 @@ fn explained(error: SecretError) -> anyhow::Error {
         | SecretError::TooShort { .. }
         | SecretError::TooLong { .. }
         | SecretError::Grant { .. }
+        | SecretError::Ordinary { .. }
         | SecretError::WeakPassphrase { .. } => BadUsage(error.to_string()).into(),
         other => other.into(),
     }
@@ -67,8 +70,11 @@ fn checked(name: &str, grants: &[String]) -> Result<Vec<Grant>> {
     grants.iter().map(|text| text.parse().map_err(explained)).collect()
 }
 
-fn set(store: &SecretStore, name: &str, grants: Vec<Grant>, as_json: bool) -> Result<ExitCode> {
+fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: bool) -> Result<ExitCode> {
+    let name = args.name.as_str();
     let value = read_value(name)?;
+    let check = if args.weak { vocabulary::check_confirmed } else { vocabulary::check };
+    check(name, value.expose()).map_err(explained)?;
     let had_key = store.key_file().is_none_or(Path::exists);
     let grants = (!grants.is_empty()).then_some(grants);
     let info = store.set(name, &value, grants).map_err(explained)?;
@@ -140,7 +146,10 @@ fn list(store: &SecretStore, as_json: bool) -> Result<ExitCode> {
     }
     let mut rows = vec![["SECRET", "AGE", "MAY BE SENT TO"].map(str::to_owned).to_vec()];
     for info in &secrets {
-        let places = if info.grants.is_empty() { "nowhere".to_owned() } else { words(&info.grants) };
+        let mut places = if info.grants.is_empty() { "nowhere".to_owned() } else { words(&info.grants) };
+        if info.pending {
+            places.push_str(" (once its server is trusted)");
+        }
         rows.push(vec![info.name.clone(), age(age_secs(info)), places]);
     }
     print::out(print::table(&rows));
@@ -162,6 +171,7 @@ fn shown(info: &SecretInfo) -> Value {
         "created": info.created.to_string(),
         "updated": info.updated.to_string(),
         "age_secs": age_secs(info),
+        "pending": info.pending,
     })
 }
 

@@ -71,6 +71,7 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     let cwd = folder.map(|path| path.display().to_string());
     let server =
         NewServer { name, command, args, cwd, env, url, headers, oauth, timeout_ms, ..NewServer::default() };
+    secrets.iter_mut().for_each(Lifted::refuse_ordinary);
     let mut said = BTreeSet::new();
     notes.retain(|note| said.insert(note.clone()));
     Ok(Imported { own: context.own.to_owned(), server, secrets, notes })
@@ -173,7 +174,7 @@ impl Table<'_> {
             pairs.push((key.clone(), kept.written(&name)));
             let Kept { scheme, value } = kept;
             let (value, grant) = (value.map(Secret::new), self.grant(key));
-            secrets.push(Lifted { key: key.clone(), name, scheme, value, grant });
+            secrets.push(Lifted { key: key.clone(), name, scheme, value, grant, refused: None });
         }
         Ok(pairs)
     }

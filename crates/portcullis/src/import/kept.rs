@@ -87,7 +87,7 @@ pub(super) fn move_out(
         env.push((variable.clone(), kept.written(&name)));
         let Kept { scheme, value } = kept;
         let (value, grant) = (value.map(Secret::new), format!("mcp.{server}:env"));
-        secrets.push(Lifted { key: variable, name, scheme, value, grant });
+        secrets.push(Lifted { key: variable, name, scheme, value, grant, refused: None });
         args[at] = rest;
     }
 }

@@ -114,5 +114,5 @@ fn lifted(
         "its client secret is granted for {host}. If its tokens are made elsewhere, `portcullis mcp auth {server}` says what to do"
     ));
     let (key, name) = (format!("oauth.{CLIENT_SECRET}"), secret_name(server, CLIENT_SECRET));
-    Some(Lifted { key, name, scheme: None, value: value.map(Secret::new), grant })
+    Some(Lifted { key, name, scheme: None, value: value.map(Secret::new), grant, refused: None })
 }

@@ -344,8 +344,9 @@ fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
     [mcp.web]
     url = "https://web.example.com/mcp"
     headers = { "Authorization" = "secret:WEB_AUTHORIZATION" }
-      Authorization = Bearer secret:GITHUB_TOKEN -> WEB_AUTHORIZATION for web.example.com:Authorization
+      Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
       note: `Authorization` reads like a reference to the secret store; what it says there is kept as plain text
+      note: the value of `Authorization` is words with blanks between them, which is not registered as a secret: it would be redacted wherever it occurs; if it is a secret, set it yourself: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization' --weak
     "#);
 }
 

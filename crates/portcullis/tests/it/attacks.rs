@@ -4,6 +4,7 @@
 //! costs next to no memory.
 
 mod claimed_harmless;
+mod chosen_redaction;
 mod content_length_lies;
 mod corpus;
 mod deep_nesting;

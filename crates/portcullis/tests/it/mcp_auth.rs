@@ -12,7 +12,7 @@ use portcullis_upstream::Consent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-fn configure(home: &Home, world: &OAuthWorld) {
+pub(crate) fn configure(home: &Home, world: &OAuthWorld) {
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!(
         "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\ntrust = \"always\"\n\
@@ -33,6 +33,13 @@ async fn log_in(home: &Home) -> String {
 
 /// The same by any command that shows the page of a login.
 async fn log_in_by(home: &Home, words: &[&str]) -> String {
+    let (worked, said) = try_log_in_by(home, words).await;
+    assert!(worked, "{said}");
+    said
+}
+
+/// The same for a login that may fail. Returns whether it worked, and what was said.
+pub(crate) async fn try_log_in_by(home: &Home, words: &[&str]) -> (bool, String) {
     let mut child = home.command(words).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said = String::new();
@@ -55,8 +62,8 @@ async fn log_in_by(home: &Home, words: &[&str]) -> String {
         said.push_str(&line);
         said.push('\n');
     }
-    assert!(status.success(), "{said}");
-    said
+    child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+    (status.success(), said)
 }
 
 /// A hub with a login at a server whose tool it shows.

@@ -139,7 +139,7 @@ async fn a_new_secret_is_masked_in_lists_at_once() {
     let before = listed(&mut open).await;
     let value = "Return the text of one file";
     assert!(before.contains(value));
-    assert_eq!(run(home.command(&["secrets", "set", "TEXT"]), value).await.code, 0);
+    assert_eq!(run(home.command(&["secrets", "set", "TEXT", "--weak"]), value).await.code, 0);
     until("the list is masked", async || {
         let list = listed(&mut open).await;
         (list.contains("[REDACTED:TEXT]") && !list.contains(value)).then_some(())
@@ -156,7 +156,7 @@ async fn tokens_are_masked_by_their_shape_unless_the_configuration_says_otherwis
     let own = format!("pcl_{}", "a1B2c3D4e5".repeat(5).get(..43).unwrap());
     let registered = "correct horse battery staple";
     home.write("a.md", format!("{github} {own} {registered}"));
-    assert_eq!(run(home.command(&["secrets", "set", "WORDS"]), registered).await.code, 0);
+    assert_eq!(run(home.command(&["secrets", "set", "WORDS", "--weak"]), registered).await.code, 0);
     let hub = home.serve().await;
     let mut open = http(&hub, "2025-11-25").await;
     let read = async |open: &mut McpClient| {

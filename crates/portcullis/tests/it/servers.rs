@@ -564,7 +564,7 @@ async fn programs_are_told_all_that_people_are() {
 async fn what_is_to_be_set_for_an_import_replaces_no_secret() {
     let home = home();
     let set = home.command(&["secrets", "set", "GITHUB_TOKEN", "--grant", "api.github.com:authorization"]);
-    assert_eq!(run(set, "correct-horse-battery").await.code, 0);
+    assert_eq!(run(set, "correct-horse-battery-staple").await.code, 0);
     let file = home.user().join("mcp.json");
     let input = json!({ "type": "promptString", "id": "tok", "password": true });
     let github = json!({ "command": "/bin/cat", "env": { "GITHUB_TOKEN": "${input:tok}" } });

@@ -27,6 +27,8 @@ struct Listed {
     grants: Vec<Grant>,
     created: Timestamp,
     updated: Timestamp,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pending: bool,
 }
 
 pub(super) fn encode(records: &[Record]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
@@ -38,6 +40,7 @@ pub(super) fn encode(records: &[Record]) -> Result<Zeroizing<Vec<u8>>, SecretErr
             grants: info.grants.clone(),
             created: info.created,
             updated: info.updated,
+            pending: info.pending,
         })
         .collect();
     let json = serde_json::to_vec(&list).map_err(|e| SecretError::Damaged(e.to_string()))?;
@@ -60,7 +63,7 @@ pub(super) fn decode(contents: &[u8]) -> Result<Vec<Record>, SecretError> {
     let list: Vec<Listed> = serde_json::from_slice(json).map_err(|e| damaged(&e.to_string()))?;
     let mut names = HashSet::new();
     let mut records = Vec::with_capacity(list.len());
-    for Listed { name, bytes, grants, created, updated } in list {
+    for Listed { name, bytes, grants, created, updated, pending } in list {
         if !is_held_name(&name) {
             check_name(&name)?;
         }
@@ -77,7 +80,7 @@ pub(super) fn decode(contents: &[u8]) -> Result<Vec<Record>, SecretError> {
             return Err(damaged(&format!("`{name}` is too short or too long")));
         }
         let value = Zeroizing::new(value.to_owned());
-        records.push(Record { info: SecretInfo { name, grants, created, updated }, value });
+        records.push(Record { info: SecretInfo { name, grants, created, updated, pending }, value });
     }
     if values.is_empty() { Ok(records) } else { Err(damaged("something stands behind its contents")) }
 }

@@ -75,7 +75,7 @@ impl SecretStore {
                 return Err(SecretError::Full);
             }
             for (name, value) in named {
-                let info = SecretInfo { name, grants: Vec::new(), created: now, updated: now };
+                let info = SecretInfo::new(name, Vec::new(), now);
                 records.push(Record { info, value });
             }
             Ok(())

@@ -124,6 +124,7 @@ fn a_secret_is_kept_and_told_of_without_its_value() {
         ],
         created: 2026-01-01T00:00:00Z,
         updated: 2026-01-01T00:00:00Z,
+        pending: false,
     }
     "#);
     assert_eq!(mode(&at.path()), 0o600);

@@ -153,7 +153,9 @@ impl Desk {
             let files: Vec<Value> = files.iter().map(shown).collect();
             let unreadable: Vec<Value> =
                 unreadable.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
-            print::json(&json!({ "files": files, "unreadable": unreadable, "written_to": written }));
+            print::configured_json(
+                &json!({ "files": files, "unreadable": unreadable, "written_to": written }),
+            );
             return;
         }
         for (path, why) in unreadable {
@@ -162,6 +164,8 @@ impl Desk {
         for found in files {
             print::line(format!("{}:", found.path.display()));
             for server in &found.servers {
+                let entry = server.server.shown().written().replace('\n', "\n    ");
+                print::configured(format!("    {}\n", entry.trim_end()));
                 print::out(told(server));
             }
             for (own, why) in &found.skipped {
@@ -245,7 +249,7 @@ fn servers_of(files: &[Found]) -> Vec<NewServer> {
 /// person is to set is another value than any that is there.
 fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> {
     let own = |value: &Secret<String>| Secret::new(value.expose().clone());
-    let known = store.map_or_else(|| Ok(Vec::new()), SecretStore::all)?;
+    let known = store.map_or_else(|| Ok(Vec::new()), SecretStore::all_with_pending)?;
     let mut taken: Vec<(String, Option<Secret<String>>)> =
         known.into_iter().map(|(name, value)| (name, Some(value))).collect();
     for Imported { server, secrets, .. } in files.iter_mut().flat_map(|found| &mut found.servers) {
@@ -281,18 +285,15 @@ fn keep_secrets(store: &SecretStore, imported: &Imported) -> Result<()> {
         let (name, Some(value)) = (&lifted.name, &lifted.value) else { continue };
         let grant: Grant = lifted.grant.parse().with_context(|| format!("the grant of `{name}`"))?;
         let value = Secret::new(Zeroizing::new(value.expose().clone()));
-        if store.all()?.iter().any(|(known, _)| known == name) {
-            store.grant(name, grant)?;
-        } else {
-            store.set(name, &value, Some(vec![grant]))?;
-        }
+        // Registered with the redactor once a person has trusted the server.
+        store.set_pending(name, &value, grant)?;
     }
     Ok(())
 }
 
+/// Returns what becomes of its secrets, and what a person should know.
 fn told(imported: &Imported) -> String {
-    let entry = imported.server.shown().written().replace('\n', "\n    ");
-    let mut text = format!("    {}\n", entry.trim_end());
+    let mut text = String::new();
     for secret in imported.secrets.iter().filter(|secret| secret.value.is_some()) {
         text.push_str(&format!(
             "    {}: its value goes into the secret store as {}\n",

@@ -46,7 +46,10 @@ impl Desk {
             // Whoever is asked about a change sees all of it.
             let is_asked = !args.yes && !print::nobody_to_ask();
             if args.diff || (is_asked && before.is_some()) {
-                different.iter().for_each(|one| print::out(word_for_word(one)));
+                for one in &different {
+                    let told = word_for_word(one);
+                    if is_configured(one) { print::configured(told) } else { print::out(told) }
+                }
             } else if is_asked {
                 print::note(format!(
                     "Descriptions are cut, and schemas are not shown. To read every word first: portcullis mcp trust {name} --diff"
@@ -56,11 +59,12 @@ impl Desk {
         let is_known = before.is_some() && different.is_empty();
         let decided = is_known || self.decides(args)?;
         if decided && !is_known {
+            makers.activate_secrets(server)?;
             makers.pins.trust(name, (*seen).clone(), &by())?;
         }
         let switched_on = decided && before.is_none() && switch_on(&makers, name)?;
         if self.as_json {
-            print::json(&json!({
+            print::configured_json(&json!({
                 "server": name,
                 "trusted": decided,
                 "switched_on": switched_on,
@@ -98,7 +102,7 @@ impl Desk {
         for (name, value) in private::shown_pairs(&with) {
             text.push_str(&format!("\n  with {} = {}", printable(&name), printable(&value)));
         }
-        print::note(text);
+        print::configured_note(text);
         match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
             (true, ..) | (false, true, true) => Ok(true),
             (false, true, false) => Err(nobody_asked()),
@@ -189,6 +193,8 @@ fn pretty(text: &str) -> String {
     format!("{lines}\n")
 }
 
+/// The kind of a difference in how a server is reached.
+const IDENTITY: &str = "identity";
 /// Said where both sides look the same.
 const HIDDEN_DIFFERS: &str = "different in what is hidden";
 
@@ -199,8 +205,8 @@ fn sides(one: &Difference) -> (Option<String>, Option<String>) {
         json!(private::shown_args(&args)).to_string()
     };
     let shown = |text: &Option<String>| match (one.kind, one.name.as_str(), text) {
-        ("identity", "args", Some(text)) => Some(args(text)),
-        ("identity", "url", Some(text)) => Some(private::shown_url(text)),
+        (IDENTITY, "args", Some(text)) => Some(args(text)),
+        (IDENTITY, "url", Some(text)) => Some(private::shown_url(text)),
         (_, _, text) => text.clone(),
     };
     (shown(&one.before), shown(&one.after))
@@ -216,6 +222,11 @@ pub(crate) fn lines(one: &Difference) -> (Option<String>, Option<String>) {
         after.push_str(&format!("({HIDDEN_DIFFERS})\n"));
     }
     (before, after)
+}
+
+/// Returns whether a difference is in how the server is reached, and not in what it says.
+fn is_configured(one: &Difference) -> bool {
+    one.kind == IDENTITY && ["command", "args", "url"].contains(&one.name.as_str())
 }
 
 fn word_for_word(one: &Difference) -> String {

@@ -23,7 +23,7 @@ async fn no_answer_holds_a_secret() {
     let home = home();
     home.configure(&format!(
         "{UNHURRIED}[approvals]\nwait_secs = 0\n[[policy]]\ntools = [\"memory_write\"]\ndecision = \"ask\"\n\
-         [[policy]]\ntools = [\"{SECRET}\"]\ndecision = \"deny\"\n[mcp.leaky]\ncommand = \"/bin/false\"\nargs = [\"{SECRET}\"]\n\
+         [[policy]]\ntools = [\"{SECRET}\"]\ndecision = \"deny\"\n[mcp.leaky]\ncommand = \"/bin/false\"\nargs = [\"--token\", \"{SECRET}\"]\n\
          env = {{ A = \"{SECRET}-2\" }}\n"
     ));
     let hub = home.serve().await;

@@ -59,7 +59,8 @@ pub(super) fn run(program: &Path, kind: Kind, errno: Errno, home: Home) -> Resul
 /// Runs one command with the failure, and returns how often that happened.
 fn one(lab: &Lab, fault: &Fault, what: &str, name: &str, kept: &mut Kept, seen: &mut Seen) -> Result<u64> {
     let log = lab.beside("trace");
-    let (verb, input) = if what == "secrets" { ("set", "a value of some length\n") } else { ("add", "") };
+    let (verb, input) =
+        if what == "secrets" { ("set", "a-value-9f3c-of-some-length\n") } else { ("add", "") };
     let ran = lab.run(&fault.strace(&log, &[]), &[what, verb, name, "--json"], input)?;
     seen.commands += 1;
     let said = String::from_utf8_lossy(&ran.stderr);
