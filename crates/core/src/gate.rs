@@ -3,7 +3,8 @@
 use crate::Outcome;
 use crate::call::{Call, Caller, CompletionOf, Target, ToolView};
 use crate::effect::{Effect, Reach};
-use crate::error::ToolError;
+use crate::error::{ErrorKind, ToolError};
+use crate::event::Event;
 use crate::label::{Label, Labels};
 use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
@@ -135,6 +136,16 @@ pub trait Layer: Send + Sync {
     /// Returns what of that the caller gets without anybody being asked first.
     fn lets<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
         self.shows(caller)
+    }
+
+    /// Records a request that is no call, with how it ended. If a layer cannot, the request is refused.
+    fn record<'a>(
+        &'a self,
+        event: &'a Event,
+        ended: Result<(), ErrorKind>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        let _ = (event, ended);
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 
@@ -398,6 +409,14 @@ impl Gate {
     /// Charges the caller for a request that is neither a call nor a list, or says that it comes too fast.
     pub fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
         self.layers.iter().try_for_each(|layer| layer.admits(caller))
+    }
+
+    /// Puts a request that is no call on the record, before it is answered.
+    pub async fn record(&self, event: &Event, ended: Result<(), ErrorKind>) -> Result<(), ToolError> {
+        for layer in self.layers.iter() {
+            layer.record(event, ended).await?;
+        }
+        Ok(())
     }
 
     /// Asks every layer once.

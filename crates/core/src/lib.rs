@@ -11,6 +11,7 @@ mod clock;
 mod context;
 mod effect;
 mod error;
+mod event;
 mod family;
 pub mod folder;
 mod gate;
@@ -41,6 +42,7 @@ pub use context::{
 };
 pub use effect::{Effect, EffectSet, Hints, Reach};
 pub use error::{Capability, ErrorKind, Fault, ForeignError, InputRequired, ToolError};
+pub use event::Event;
 pub use family::{
     ArgumentInProgress, Family, Json, PromptSource, Reply, ResourceSource, Said, Text, schema_of,
 };

@@ -14,6 +14,7 @@
 
 mod anchor;
 mod chain;
+mod event;
 mod journal;
 mod lines;
 mod preview;
@@ -21,25 +22,31 @@ mod read;
 mod record;
 mod search;
 mod sink;
+mod spool;
 mod verify;
 mod writer;
 
 pub use chain::KeyError;
+pub use event::{ChangeLog, OpenChange};
 pub use read::{Follow, each_line, last_lines};
 pub use search::{AuditQuery, Found, LAST_CALLS_RECORDS_MAX, last_calls, search, story};
+pub use spool::{SpoolReader, SpooledChange};
 pub use verify::{Fault, Verified, VerifyError, verify};
 
 use crate::ending::Ending;
 use crate::live::{LiveCall, LiveCalls};
 use crate::redact::Redactor;
 use journal::Journal;
-use portcullis_core::{BoxFuture, Call, CallId, Clock, Layer, Next, Outcome, Output, ToolError};
+use portcullis_core::{
+    BoxFuture, Call, CallId, Clock, ErrorKind, Event, Layer, Next, Outcome, Output, ToolError,
+};
 use record::Record;
 pub(crate) use record::Subject;
 use sink::FileSink;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How large a file grows before the next one is begun: about 150,000 records, read in a moment.
@@ -143,6 +150,21 @@ impl Layer for Audit {
             outcome
         })
     }
+
+    fn record<'a>(
+        &'a self,
+        event: &'a Event,
+        ended: Result<(), ErrorKind>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move {
+            let subject = Arc::new(Subject::of_event(event, &self.redactor));
+            let (at, duration) = (self.clock.now(), Duration::ZERO);
+            let ending = ended.map_or_else(Ending::Failed, |()| Ending::Ok);
+            self.handle.journal.note(Record::Begin { at, subject: subject.clone() }).await;
+            self.handle.journal.note(Record::End { at, subject, ending, bytes: 0, duration }).await;
+            Ok(())
+        })
+    }
 }
 
 /// About how much the caller gets to read.
@@ -175,6 +197,10 @@ impl Drop for OpenRecord<'_> {
 #[cfg(test)]
 #[path = "audit_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "audit_hidden_text_tests.rs"]
+mod hidden_text_tests;
 
 #[cfg(test)]
 #[path = "audit_tamper_tests.rs"]

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod audit;
+mod changes;
 mod clients;
 mod differences;
 mod events;
@@ -22,6 +23,7 @@ use crate::compose::Composed;
 use crate::config::{Config, ConfigErrors, EditError, Loaded};
 use crate::home::Home;
 use anyhow::Result;
+use changes::Change;
 use jiff::Timestamp;
 use portcullis_admin::desk::{
     Actor, AddClient, AddRule, AddServer, Answer, ApprovalWhole, Approvals, AuditPage, AuditVerified,
@@ -35,8 +37,10 @@ use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{App, Counter, Problem};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_guard::AuditSettings;
+use portcullis_guard::audit::ChangeLog;
 use portcullis_server::http::Beside;
 use portcullis_store::admins::Admins;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +88,9 @@ pub(crate) fn open(
         hub.closed().await;
         token.cancel();
     });
-    let scripts = config.scripts.enabled.then(|| scripts::HubScripts::new(crate::scripts::desk(config)));
+    let changes = composed.change_log();
+    let scripts = config.scripts.enabled;
+    let scripts = scripts.then(|| scripts::HubScripts::new(crate::scripts::desk(config), changes.clone()));
     if let Some(scripts) = &scripts {
         let (secure, hub) = (config.workspace.secure_dir(), composed.hub.clone());
         tokio::spawn(scripts.stands.clone().watch(secure, hub));
@@ -98,6 +104,7 @@ pub(crate) fn open(
         logins: std::sync::Mutex::default(),
         last_calls: tokio::sync::OnceCell::new(),
         scripts,
+        changes,
     });
     let app = App {
         counter: Counter::new(desk, Arc::new(composed.handles.redactor.clone())),
@@ -122,6 +129,7 @@ struct HubDesk {
     /// When clients last called before this hub started. Looked up when somebody wants to know.
     last_calls: tokio::sync::OnceCell<clients::LastCalls>,
     scripts: Option<scripts::HubScripts>,
+    changes: ChangeLog,
 }
 
 fn now() -> Timestamp {
@@ -177,6 +185,11 @@ impl HubDesk {
         self.composed.config.load_full()
     }
 
+    /// A change that an administrator is about to make.
+    fn recorded(&self, actor: &Actor, action: &'static str, details: serde_json::Value) -> Change {
+        Change::new(&self.changes, actor, action, details)
+    }
+
     fn audit_settings(&self) -> AuditSettings {
         AuditSettings::in_folder(&self.config().workspace.secure_dir())
     }
@@ -213,7 +226,12 @@ impl Desk for HubDesk {
     }
 
     fn decide(&self, id: String, decision: Decide, actor: Actor) -> Answer<'_, Decided> {
-        Box::pin(self.decide_approval(id, decision, actor))
+        let change = self.recorded(
+            &actor,
+            "approvals.decide",
+            json!({ "id": id, "decision": decision.decision, "digest": decision.digest }),
+        );
+        Box::pin(change.made(self.decide_approval(id, decision, actor)))
     }
 
     fn clients(&self) -> Answer<'_, Clients> {
@@ -221,15 +239,18 @@ impl Desk for HubDesk {
     }
 
     fn add_client(&self, new: AddClient, actor: Actor) -> Answer<'_, Showing<ClientMade>> {
-        Box::pin(self.make_client(new, actor))
+        let change = self.recorded(&actor, "clients.add", json!(new));
+        Box::pin(change.made(self.make_client(new, actor)))
     }
 
     fn change_client(&self, name: String, change: ChangeClient, actor: Actor) -> Answer<'_, ClientShown> {
-        Box::pin(self.rescope_client(name, change, actor))
+        let recorded = self.recorded(&actor, "clients.change", json!({ "name": name, "to": change }));
+        Box::pin(recorded.made(self.rescope_client(name, change, actor)))
     }
 
     fn revoke_client(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.drop_client(name, actor))
+        let change = self.recorded(&actor, "clients.revoke", json!({ "name": name }));
+        Box::pin(change.made(self.drop_client(name, actor)))
     }
 
     fn secrets(&self) -> Answer<'_, Secrets> {
@@ -237,15 +258,18 @@ impl Desk for HubDesk {
     }
 
     fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> Answer<'_, SecretShown> {
-        Box::pin(self.keep_secret(name, new, actor))
+        let change = self.recorded(&actor, "secrets.set", json!({ "name": name, "grants": new.grants }));
+        Box::pin(change.made(self.keep_secret(name, new, actor)))
     }
 
     fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> Answer<'_, SecretShown> {
-        Box::pin(self.regrant_secret(name, grants, actor))
+        let change = self.recorded(&actor, "secrets.grant", json!({ "name": name, "grants": grants.grants }));
+        Box::pin(change.made(self.regrant_secret(name, grants, actor)))
     }
 
     fn remove_secret(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.forget_secret(name, actor))
+        let change = self.recorded(&actor, "secrets.remove", json!({ "name": name }));
+        Box::pin(change.made(self.forget_secret(name, actor)))
     }
 
     fn servers(&self) -> Answer<'_, Servers> {
@@ -257,31 +281,38 @@ impl Desk for HubDesk {
     }
 
     fn look_at_server(&self, name: String, actor: Actor) -> Answer<'_, ServerWhole> {
-        Box::pin(self.look_at(name, actor))
+        let change = self.recorded(&actor, "mcp.look", json!({ "name": name }));
+        Box::pin(change.made(self.look_at(name, actor)))
     }
 
     fn trust_server(&self, name: String, trust: TrustServer, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.let_in(name, trust, actor))
+        let change = self.recorded(&actor, "mcp.trust", json!({ "name": name, "seen": trust.seen }));
+        Box::pin(change.made(self.let_in(name, trust, actor)))
     }
 
     fn distrust_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.keep_out(name, actor))
+        let change = self.recorded(&actor, "mcp.distrust", json!({ "name": name }));
+        Box::pin(change.made(self.keep_out(name, actor)))
     }
 
     fn switch_server(&self, name: String, switch: SwitchServer, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.switch(name, switch.enabled, actor))
+        let change = self.recorded(&actor, "mcp.switch", json!({ "name": name, "enabled": switch.enabled }));
+        Box::pin(change.made(self.switch(name, switch.enabled, actor)))
     }
 
     fn restart_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.restart(name, actor))
+        let change = self.recorded(&actor, "mcp.restart", json!({ "name": name }));
+        Box::pin(change.made(self.restart(name, actor)))
     }
 
     fn add_server(&self, new: AddServer, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.write_server(new, actor))
+        let change = self.recorded(&actor, "mcp.add", json!({ "name": new.name }));
+        Box::pin(change.made(self.write_server(new, actor)))
     }
 
     fn remove_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(self.take_server_out(name, actor))
+        let change = self.recorded(&actor, "mcp.remove", json!({ "name": name }));
+        Box::pin(change.made(self.take_server_out(name, actor)))
     }
 
     fn importable(&self, from: ImportFrom) -> Answer<'_, Importable> {
@@ -289,11 +320,13 @@ impl Desk for HubDesk {
     }
 
     fn import_servers(&self, wanted: ImportServers, actor: Actor) -> Answer<'_, Importable> {
-        Box::pin(self.import(wanted.text, wanted.only, Some(actor)))
+        let change = self.recorded(&actor, "mcp.import", json!({ "only": wanted.only }));
+        Box::pin(change.made(self.import(wanted.text, wanted.only, Some(actor))))
     }
 
     fn sign_in_to_server(&self, name: String, actor: Actor) -> Answer<'_, Showing<SignInPage>> {
-        Box::pin(self.begin_login(name, actor))
+        let change = self.recorded(&actor, "mcp.auth", json!({ "name": name }));
+        Box::pin(change.made(self.begin_login(name, actor)))
     }
 
     fn tools(&self) -> Answer<'_, Tools> {
@@ -317,15 +350,23 @@ impl Desk for HubDesk {
     }
 
     fn add_rule(&self, rule: AddRule, actor: Actor) -> Answer<'_, PolicyShown> {
-        Box::pin(self.write_rule(rule, actor))
+        let change = self.recorded(&actor, "policy.add", json!({ "rule": rule.rule, "before": rule.before }));
+        Box::pin(change.made(self.write_rule(rule, actor)))
     }
 
     fn remove_rule(&self, rule: RemoveRule, actor: Actor) -> Answer<'_, PolicyShown> {
-        Box::pin(self.take_rule_out(rule, actor))
+        let change =
+            self.recorded(&actor, "policy.remove", json!({ "at": rule.at, "version": rule.version }));
+        Box::pin(change.made(self.take_rule_out(rule, actor)))
     }
 
     fn move_rule(&self, rule: MoveRule, actor: Actor) -> Answer<'_, PolicyShown> {
-        Box::pin(self.move_rule_to(rule, actor))
+        let change = self.recorded(
+            &actor,
+            "policy.move",
+            json!({ "from": rule.from, "to": rule.to, "version": rule.version }),
+        );
+        Box::pin(change.made(self.move_rule_to(rule, actor)))
     }
 
     fn search_audit(&self, search: SearchAudit) -> Answer<'_, AuditPage> {

@@ -29,6 +29,7 @@ use crate::voice;
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
+use portcullis_guard::AuditSettings;
 use portcullis_server::local;
 use portcullis_upstream::{HubMark, is_behind};
 use std::collections::HashSet;
@@ -75,6 +76,12 @@ fn open(home: Option<&Path>) -> Result<Opened> {
     let loaded = Config::load(home.path(), &environment)?;
     voice::works_on(&home, &loaded.config);
     Ok(Opened { home, loaded, version })
+}
+
+/// Returns where the audit log of a home is.
+pub(crate) fn audit_settings(home: Option<&Path>) -> Result<AuditSettings> {
+    let Opened { loaded, .. } = open(home)?;
+    Ok(AuditSettings::in_folder(&loaded.config.workspace.secure_dir()))
 }
 
 /// Says which process is the hub of its home, so that commands know when one of its servers started them.

@@ -16,6 +16,7 @@ use portcullis_core::{
     ToolDef,
 };
 use portcullis_egress::{CertificateDer, Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
+use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{
     ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
     ServerNumbers, Verdict,
@@ -407,6 +408,11 @@ fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
 }
 
 impl Composed {
+    /// Returns what puts people's changes on the record.
+    pub(crate) fn change_log(&self) -> ChangeLog {
+        ChangeLog::new(self.handles.audit.clone(), Arc::new(SystemClock), self.handles.redactor.clone())
+    }
+
     /// Puts a changed configuration in force, as far as that goes without a restart.
     pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
         self.handles.apply(rate(config), policy(config), approval_times(config));

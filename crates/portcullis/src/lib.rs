@@ -2,6 +2,7 @@
 
 mod admin;
 mod approvals;
+mod changes;
 pub mod cli;
 mod commands;
 mod compose;
@@ -28,6 +29,7 @@ mod voice;
 use cli::{Cli, Command};
 use config::ConfigErrors;
 use portcullis_upstream::{HubMark, stand_by};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Bad usage or a bad configuration, as opposed to something that failed.
@@ -131,21 +133,25 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         (None, false) => by_environment()?,
         (Some(command), _) => command,
     };
-    let home = cli.home.as_deref();
+    let (home, json) = (cli.home.as_deref(), cli.json);
+    changes::recorded(home, command, |command| run_command(home, command, json))
+}
+
+fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve => commands::serve::run(home, cli.json),
+        Command::Serve => commands::serve::run(home, json),
         Command::Stdio => commands::stdio::run(home),
-        Command::Init(args) => commands::init::run(home, &args, cli.json),
-        Command::Doctor => commands::doctor::run(home, cli.json),
-        Command::Tools(args) => commands::tools::run(home, args, cli.json),
-        Command::Mcp(args) => commands::mcp::run(home, args, cli.json),
-        Command::Clients(args) => commands::clients::run(home, args, cli.json),
-        Command::Policy(args) => commands::policy::run(home, args, cli.json),
-        Command::Scripts(args) => commands::scripts::run(home, args, cli.json),
-        Command::Secrets(args) => commands::secrets::run(home, args, cli.json),
-        Command::Approvals(args) => commands::approvals::run(home, args, cli.json),
-        Command::Admin(args) => commands::admin::run(home, args, cli.json),
-        Command::Audit(args) => commands::audit::run(home, args, cli.json),
+        Command::Init(args) => commands::init::run(home, &args, json),
+        Command::Doctor => commands::doctor::run(home, json),
+        Command::Tools(args) => commands::tools::run(home, args, json),
+        Command::Mcp(args) => commands::mcp::run(home, args, json),
+        Command::Clients(args) => commands::clients::run(home, args, json),
+        Command::Policy(args) => commands::policy::run(home, args, json),
+        Command::Scripts(args) => commands::scripts::run(home, args, json),
+        Command::Secrets(args) => commands::secrets::run(home, args, json),
+        Command::Approvals(args) => commands::approvals::run(home, args, json),
+        Command::Admin(args) => commands::admin::run(home, args, json),
+        Command::Audit(args) => commands::audit::run(home, args, json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());

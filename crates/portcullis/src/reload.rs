@@ -4,6 +4,8 @@ use crate::compose::{Bound, Composed};
 use crate::config::Config;
 use crate::home::Home;
 use crate::logging::LogLevel;
+use portcullis_guard::AuditSettings;
+use portcullis_guard::audit::SpoolReader;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +28,23 @@ pub(crate) fn version(home: &Path) -> Version {
     names.into_iter().map(look).collect()
 }
 
+/// What commands changed and the hub puts on the record.
+struct Spool {
+    reader: SpoolReader,
+    /// Why that did not work the last time.
+    trouble: Option<String>,
+}
+
+impl Spool {
+    async fn take_over(&mut self) {
+        let trouble = self.reader.take_over().await.err();
+        if let Some(reason) = trouble.as_ref().filter(|_| trouble != self.trouble) {
+            tracing::error!(target: "audit", %reason, "What commands changed cannot be put on the record.");
+        }
+        self.trouble = trouble;
+    }
+}
+
 /// Looks at the file until the hub closes.
 pub(crate) async fn watch(
     home: Home,
@@ -36,11 +55,14 @@ pub(crate) async fn watch(
     log_level: LogLevel,
 ) {
     let mut in_force = true;
+    let audit = AuditSettings::in_folder(&start.workspace.secure_dir());
+    let mut spool = Spool { reader: SpoolReader::new(&audit, composed.change_log()), trouble: None };
     loop {
         tokio::select! {
             () = composed.hub.closed() => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
+        spool.take_over().await;
         let makers = &composed.servers.makers;
         // Before the file is looked at: these were taken out of it, so what it has of their names is new.
         let removed = makers.toggles.removed();

@@ -54,7 +54,8 @@ impl Interest {
         })
     }
 
-    fn granted(&self) -> Value {
+    /// What the listener will hear of.
+    pub(crate) fn granted(&self) -> Value {
         let mut granted = Map::new();
         for (key, wanted) in [
             ("toolsListChanged", self.tools),

@@ -13,16 +13,16 @@ use crate::session::Session;
 use crate::stream::{Outlet, Stream};
 use crate::tasks;
 use portcullis_core::{
-    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Listed, LogLevel,
-    Origin, Outcome, Output, Passed, Peer, Target, TaskAsk, TaskSupport, ToolDef, ToolError, ToolView,
-    WatchRefusal, scrub_off_worker,
+    Answers, Arguments, Call, CallCtx, Caller, Client, CompletionOf, ErrorKind, ErrorStyle, Event, Listed,
+    LogLevel, Origin, Outcome, Output, Passed, Peer, Target, TaskAsk, TaskSupport, ToolDef, ToolError,
+    ToolView, WatchRefusal, scrub_off_worker,
 };
 use portcullis_wire::era::{Offers, RequestMeta, ServerFace};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::rpc::Answer;
 use portcullis_wire::{Era, Id, Method, Request, Revision, RpcError, era, render};
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -58,15 +58,22 @@ pub(crate) enum Job {
     Subscribe {
         exchange: Exchange,
         uri: String,
+        begun: Result<(), Refused>,
     },
     /// Tell of changes until the client has had enough, or there is nobody to tell.
     Listen {
-        listening: Listening,
+        hub: Arc<Hub>,
+        revision: Revision,
+        event: Event,
+        listening: Result<Listening, RpcError>,
         answer: Vec<u8>,
         cancel: CancellationToken,
         over: CancellationToken,
     },
 }
+
+/// Why a subscription was refused: one word for the record, and what the client is told.
+pub(crate) type Refused = (ErrorKind, RpcError);
 
 /// A call with what its answer needs.
 pub(crate) struct CallJob {
@@ -89,8 +96,18 @@ impl Job {
                 let listed = Box::pin(exchange.list_resources(cursor.as_deref())).await;
                 Some(listed.map(Body::Clean))
             }
-            Job::Subscribe { exchange, uri } => Some(unchecked(Box::pin(exchange.subscribed(&uri)).await)),
-            Job::Listen { listening, answer, cancel, over } => {
+            Job::Subscribe { exchange, uri, begun } => {
+                Some(unchecked(Box::pin(exchange.subscribed(&uri, begun)).await))
+            }
+            Job::Listen { hub, revision, event, listening, answer, cancel, over } => {
+                let outcome = listening.as_ref().map(drop).map_err(|_| ErrorKind::RateLimited);
+                if let Err(error) = hub.gate.record(&event, outcome).await {
+                    return Some(Err(refused(revision, &error)));
+                }
+                let listening = match listening {
+                    Ok(listening) => listening,
+                    Err(refused) => return Some(Err(refused)),
+                };
                 let ended = tokio::select! {
                     () = cancel.cancelled() => None,
                     () = over.cancelled() => Some(Ok(Body::Clean(answer))),
@@ -243,8 +260,11 @@ impl Exchange {
             Method::ListTools => return Job::Ready(self.list_tools(params).map(Body::Clean)),
             Method::ListPrompts => return Job::Ready(self.list_prompts(params).map(Body::Clean)),
             Method::ListTemplates => return Job::Ready(self.list_templates(params).map(Body::Clean)),
-            Method::Subscribe => match self.subscribe(params) {
-                Ok(uri) => return Job::Subscribe { exchange: self, uri },
+            Method::Subscribe => match bounded_uri(params) {
+                Ok(uri) => {
+                    let begun = self.subscribe(&uri);
+                    return Job::Subscribe { exchange: self, uri, begun };
+                }
                 Err(error) => Err(error),
             },
             Method::Unsubscribe => self.unsubscribe(params),
@@ -365,38 +385,58 @@ impl Exchange {
 
     /// A list that the gate did not admit.
     fn list_refused(&self, error: &ToolError) -> RpcError {
-        let target = Target::Prompt(String::new());
-        match render::failure(self.revision, &target, ErrorStyle::Sentence, error) {
-            Err(refused) => refused,
-            Ok(_) => RpcError::new(portcullis_wire::rpc::INTERNAL_ERROR, error.message.clone()),
-        }
+        refused(self.revision, error)
     }
 
-    /// Begins to watch a resource, and returns which.
-    fn subscribe(&self, params: &Params<'_>) -> Result<String, RpcError> {
-        let uri = bounded_uri(params)?;
-        let session = self.session()?;
-        session.subscribe(uri.clone(), |uri| {
+    /// Begins to watch a resource.
+    fn subscribe(&self, uri: &str) -> Result<(), Refused> {
+        let session = self.session().map_err(|error| (ErrorKind::InvalidArgs, error))?;
+        let mut kind = ErrorKind::RateLimited;
+        let subscribed = session.subscribe(uri.to_owned(), |uri| {
             self.hub.gate.watch(&self.caller(), uri).map_err(|refusal| match refusal {
-                WatchRefusal::Unknown => era::resource_not_found(self.revision, uri),
+                WatchRefusal::Unknown => {
+                    kind = ErrorKind::Unknown;
+                    era::resource_not_found(self.revision, uri)
+                }
                 WatchRefusal::NeedsApproval => {
                     let error = ToolError::denied(
                         "a person has to be asked about this resource, so it cannot be watched",
                     );
+                    kind = error.kind;
                     self.list_refused(&error.hint("read it instead, with `resources/read`"))
                 }
             })
-        })?;
-        Ok(uri)
+        });
+        subscribed.map_err(|error| (kind, error))
     }
 
-    /// Answers once it is known whether the client will be told; one that will not is not left to wait for it.
-    async fn subscribed(&self, uri: &str) -> Answer {
-        if let Err(error) = self.hub.gate.watching(&self.caller(), uri).await {
+    /// Answers once it is known whether the client will be told, and that is on the record. One that will not be told is not
+    /// left to wait for it.
+    async fn subscribed(&self, uri: &str, begun: Result<(), Refused>) -> Answer {
+        let watching = match begun {
+            Ok(()) => {
+                let known = self.hub.gate.watching(&self.caller(), uri).await;
+                known.map_err(|error| (error.kind, self.list_refused(&error)))
+            }
+            Err(refused) => return self.record_refused(uri, refused).await,
+        };
+        let event = Event::watch(self.caller(), "subscribe", uri, json!({}));
+        let outcome = watching.as_ref().map(|()| ()).map_err(|(kind, _)| *kind);
+        let recorded = self.hub.gate.record(&event, outcome).await;
+        let watching =
+            recorded.map_err(|error| self.list_refused(&error)).and(watching.map_err(|(_, error)| error));
+        if let Err(refused) = watching {
             self.session()?.unsubscribe(uri);
-            return Err(self.list_refused(&error));
+            return Err(refused);
         }
         Ok(b"{}".to_vec())
+    }
+
+    /// Puts a subscription that was refused on the record. What the client watches already stays watched.
+    async fn record_refused(&self, uri: &str, (kind, refused): Refused) -> Answer {
+        let event = Event::watch(self.caller(), "subscribe", uri, json!({}));
+        self.hub.gate.record(&event, Err(kind)).await.map_err(|error| self.list_refused(&error))?;
+        Err(refused)
     }
 
     fn listen(self, request: &Request<'_>, params: &Params<'_>) -> Result<Job, RpcError> {
@@ -407,6 +447,7 @@ impl Exchange {
             self.session.map_or_else(|| self.hub.closing.clone(), |session| session.input_over.clone());
         let answer = era::listened(self.revision, &request.id);
         let cancel = self.cancel;
+        let event = Event::watch(caller.clone(), "listen", "subscriptions/listen", interest.granted());
         let listening = Listeners::add(
             &self.hub,
             caller,
@@ -415,8 +456,9 @@ impl Exchange {
             self.outlet,
             self.stream,
             cancel.clone(),
-        )?;
-        Ok(Job::Listen { listening, answer, cancel, over })
+        );
+        let (hub, revision) = (self.hub, self.revision);
+        Ok(Job::Listen { hub, revision, event, listening, answer, cancel, over })
     }
 
     fn call_tool(self, params: &Params<'_>) -> Job {
@@ -568,6 +610,15 @@ impl Exchange {
             TaskAsk::Update => tasks.update(&self.client, &id, input_responses(params)?)?,
         };
         Ok(era::dress(self.revision, era::ResultKind::Plain, answer.to_string().into_bytes()))
+    }
+}
+
+/// Puts why a request was not admitted into words of its revision.
+fn refused(revision: Revision, error: &ToolError) -> RpcError {
+    let target = Target::Prompt(String::new());
+    match render::failure(revision, &target, ErrorStyle::Sentence, error) {
+        Err(refused) => refused,
+        Ok(_) => RpcError::new(portcullis_wire::rpc::INTERNAL_ERROR, error.message.clone()),
     }
 }
 

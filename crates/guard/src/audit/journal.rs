@@ -109,6 +109,22 @@ impl Journal {
         }
     }
 
+    /// Hands over a record of something that is over already.
+    pub(super) async fn note(&self, record: Record) {
+        loop {
+            let room = self.shared.room.notified();
+            {
+                let queue = self.shared.lock();
+                if queue.dead || queue.entries.len() + queue.reserved < QUEUE_RECORDS_MAX {
+                    let ticket = queue.ticket + 1;
+                    self.shared.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
     /// Hands over the end record of a call. Its place is kept, so this neither waits nor fails.
     pub(super) fn end(&self, record: Record) {
         let mut queue = self.shared.lock();

@@ -28,6 +28,11 @@ pub(crate) fn of(call: &Call, redactor: &Redactor) -> String {
     shown
 }
 
+/// Returns the beginning of what an event was done with.
+pub(crate) fn of_details(details: &serde_json::Value, redactor: &Redactor) -> String {
+    shortened(&redactor.scrub(&details.to_string()))
+}
+
 fn beginning(arguments: &Arguments, redactor: &Redactor) -> String {
     if let Some(too_long) = arguments.too_long() {
         return format!("[withheld: {} bytes]", too_long.bytes);

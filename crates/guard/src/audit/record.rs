@@ -5,7 +5,8 @@ use super::preview;
 use crate::beside;
 use crate::ending::Ending;
 use crate::redact::Redactor;
-use portcullis_core::{Call, CallId, Client, Effect, Origin, ToolDef, Trail};
+use portcullis_core::text::is_unseen;
+use portcullis_core::{Call, CallId, Client, Effect, Event, Origin, ToolDef, Trail};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,29 @@ impl Subject {
             begin_seq: AtomicU64::new(0),
             effect: call.effect(),
             trail: call.trail.clone(),
+        }
+    }
+
+    /// Returns the subject of an event, which is recorded like a call.
+    pub(crate) fn of_event(event: &Event, redactor: &Redactor) -> Subject {
+        let digest = Sha256::new()
+            .chain_update(event.kind)
+            .chain_update([0])
+            .chain_update(&event.target)
+            .chain_update([0])
+            .chain_update(event.details.to_string());
+        Subject {
+            call: CallId::new(),
+            client: event.caller.client.clone(),
+            origin: event.caller.origin,
+            kind: event.kind,
+            target: TargetName::Text(cut(&redactor.scrub(&event.target))),
+            digest: digest.finalize().into(),
+            concealed: OnceLock::new(),
+            preview: preview::of_details(&event.details, redactor),
+            begin_seq: AtomicU64::new(0),
+            effect: event.effect,
+            trail: Arc::default(),
         }
     }
 
@@ -236,7 +260,7 @@ impl<'l> Object<'l> {
     /// What others wrote.
     fn text(&mut self, key: &'static str, text: &str) {
         self.key(key);
-        write_object(text, self.0);
+        write_text(text, self.0);
     }
 
     /// A word of the hub's own, with nothing in it that JSON would write in another way.
@@ -259,6 +283,33 @@ impl<'l> Object<'l> {
     fn end(self) {
         self.0.push(b'}');
     }
+}
+
+/// Adds a text to `lines` as a JSON string, with everything in it that is not seen as an escape: a terminal or an editor that
+/// shows the log shows nothing hidden or reordered. It is the same string to a parser.
+pub(crate) fn write_text(text: &str, lines: &mut Vec<u8>) {
+    if !text.chars().any(is_unseen) {
+        return write_object(text, lines);
+    }
+    lines.extend_from_slice(escaped(text).as_bytes());
+}
+
+/// Returns a text as it stands in the log, with its quotes.
+pub(crate) fn escaped(text: &str) -> String {
+    use std::fmt::Write;
+    let mut escaped = String::with_capacity(text.len() + 2);
+    // What JSON itself must escape is ASCII by now; of the rest any character may be.
+    for c in serde_json::Value::from(text).to_string().chars() {
+        if is_unseen(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// Adds a value to `lines`.

@@ -5,6 +5,7 @@
 
 use super::AuditSettings;
 use super::lines::{LINE_BYTES_MAX, LogFiles};
+use super::record::escaped;
 use jiff::Timestamp;
 use memchr::memmem::{self, Finder};
 use memchr::{memchr, memrchr};
@@ -126,8 +127,9 @@ struct Wanted<'q> {
 impl<'q> Wanted<'q> {
     fn new(query: &'q AuditQuery) -> Wanted<'q> {
         let text = query.text.as_ref().filter(|text| !text.is_empty()).map(|text| {
-            let quoted = serde_json::Value::String(text.to_ascii_lowercase()).to_string();
-            Finder::new(quoted.trim_matches('"').as_bytes()).into_owned()
+            let quoted = escaped(&text.to_ascii_lowercase());
+            let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
+            Finder::new(inner.unwrap_or_default().as_bytes()).into_owned()
         });
         let time = |time: &Timestamp| format!("{time:.3}");
         Wanted {

@@ -1,5 +1,6 @@
 //! Scripts: what may run, and what did.
 
+use super::changes::Change;
 use super::differences::change;
 use super::stands::Stands;
 use super::{blocking, by, done};
@@ -9,12 +10,14 @@ use portcullis_admin::desk::{
     Scripts,
 };
 use portcullis_admin::{Code, Problem};
+use portcullis_guard::audit::ChangeLog;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
     self as store, Approve, Decision, Header, Listed, Looked, Reject, Restore, Run, ScriptError, ScriptName,
     Seen,
 };
 use portcullis_tools::{DeskError, ScriptDesk as Sandbox};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -22,11 +25,12 @@ use std::sync::Arc;
 pub(super) struct HubScripts {
     desk: Sandbox,
     pub(super) stands: Arc<Stands>,
+    changes: ChangeLog,
 }
 
 impl HubScripts {
-    pub(super) fn new(desk: Sandbox) -> HubScripts {
-        HubScripts { stands: Arc::new(Stands::new(desk.scripts.clone())), desk }
+    pub(super) fn new(desk: Sandbox, changes: ChangeLog) -> HubScripts {
+        HubScripts { stands: Arc::new(Stands::new(desk.scripts.clone())), desk, changes }
     }
 
     /// Asks the store about one script, on a thread that may wait.
@@ -195,35 +199,55 @@ impl ScriptDesk for HubScripts {
     }
 
     fn approve(&self, name: String, approval: ApproveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
-        Box::pin(self.give_leave(name, approval, actor))
+        let change = Change::new(
+            &self.changes,
+            &actor,
+            "scripts.approve",
+            json!({ "name": name, "sha256": approval.sha256, "grant": approval.grant }),
+        );
+        Box::pin(change.made(self.give_leave(name, approval, actor)))
     }
 
     fn reject(&self, name: String, rejection: RejectScript, actor: Actor) -> Answer<'_, ScriptBrief> {
-        Box::pin(self.refuse(name, rejection, actor))
+        let change = Change::new(
+            &self.changes,
+            &actor,
+            "scripts.reject",
+            json!({ "name": name, "sha256": rejection.sha256 }),
+        );
+        Box::pin(change.made(self.refuse(name, rejection, actor)))
     }
 
     fn save(&self, name: String, text: SaveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
-        Box::pin(self.write(name, text, actor))
+        let change = Change::new(&self.changes, &actor, "scripts.save", json!({ "name": name }));
+        Box::pin(change.made(self.write(name, text, actor)))
     }
 
     fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> Answer<'_, ScriptBrief> {
-        Box::pin(async move {
+        let change = Change::new(
+            &self.changes,
+            &actor,
+            "scripts.restore",
+            json!({ "name": name, "sha256": version.sha256 }),
+        );
+        Box::pin(change.made(async move {
             let (by, again) = (by(&actor), name.clone());
             let RestoreScript { sha256, was, seen } = version;
             let restore = Restore { sha256, by, instead_of: Some(Seen { sha256: was, seen }) };
             self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
             tracing::info!(target: "admin", admin = actor.name, script = again, "A script was put back.");
             self.brief_of(again).await
-        })
+        }))
     }
 
     fn remove(&self, name: String, actor: Actor) -> Answer<'_, Done> {
-        Box::pin(async move {
+        let change = Change::new(&self.changes, &actor, "scripts.remove", json!({ "name": name }));
+        Box::pin(change.made(async move {
             let gone =
                 self.order(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
             tracing::info!(target: "admin", admin = actor.name, script = gone, "A script was removed.");
             Ok(done(format!("Script `{gone}` is gone. What was decided about it is remembered.")))
-        })
+        }))
     }
 
     fn dry_run(&self, run: DryRun, _: Actor) -> Answer<'_, DryRan> {

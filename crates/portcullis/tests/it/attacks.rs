@@ -33,6 +33,7 @@ mod server_as_user;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;
+mod unrecorded_change;
 mod whole_run;
 mod wrong_shapes;
 mod wrong_types;

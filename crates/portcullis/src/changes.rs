@@ -1,0 +1,140 @@
+//! Which commands change something, and their place on the record.
+//!
+//! A command writes down what it is about to do before it does it, and how that ended. The hub takes that over into the
+//! audit log.
+
+use crate::cli::{
+    AdminCommand, ApprovalsCommand, ClientsCommand, Command, McpCommand, ScriptsCommand, SecretsCommand,
+};
+use crate::commands::audit_settings;
+use crate::{BadUsage, Interrupted};
+use anyhow::{Context, Result};
+use portcullis_core::{Clock, ErrorKind, SystemClock};
+use portcullis_guard::audit::SpooledChange;
+use portcullis_store::secrets::is_secret_name;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How the user of a command is named in records. No client can have such a name.
+fn actor() -> String {
+    format!("user:{}", rustix::process::getuid().as_raw())
+}
+
+/// Runs a command; one that changes something is put on the record, before and after. Where that cannot be, nothing is changed.
+pub(crate) fn recorded(
+    home: Option<&Path>,
+    command: Command,
+    run: impl FnOnce(Command) -> Result<ExitCode>,
+) -> Result<ExitCode> {
+    let Some((action, details)) = change_of(&command) else { return run(command) };
+    // Where the home or the configuration cannot be read, the command itself says why, and changes nothing.
+    let Ok(settings) = audit_settings(home) else { return run(command) };
+    let begun = SpooledChange::begin(&settings, actor(), action, details, SystemClock.now());
+    let change = begun.context("this change cannot be recorded, so it is not made")?;
+    let done = run(command);
+    let outcome = match &done {
+        Ok(code) if *code == ExitCode::SUCCESS => Ok(()),
+        Ok(_) => Err(ErrorKind::Denied),
+        Err(error) if error.is::<BadUsage>() => Err(ErrorKind::InvalidArgs),
+        Err(error) if error.is::<Interrupted>() => Err(ErrorKind::Cancelled),
+        Err(_) => Err(ErrorKind::Internal),
+    };
+    if let Err(error) = change.end(outcome, SystemClock.now()) {
+        crate::print::note(format!("warning: how this ended could not be recorded: {error}"));
+    }
+    done
+}
+
+/// Returns what a command is about to change: what is done, and to what. Every command has to be listed here.
+fn change_of(command: &Command) -> Option<(&'static str, Value)> {
+    match command {
+        Command::Serve
+        | Command::Stdio
+        | Command::Doctor
+        // Calls are recorded as such.
+        | Command::Tools(_)
+        | Command::Policy(_)
+        | Command::Audit(_)
+        | Command::Completions { .. }
+        | Command::ConfigSchema
+        | Command::Guardian { .. } => None,
+        Command::Init(args) => Some(("init", json!({ "force": args.force }))),
+        Command::Mcp(args) => server_change(args.command.as_ref()?),
+        Command::Clients(args) => match args.command.as_ref()? {
+            ClientsCommand::List => None,
+            ClientsCommand::Add(new) => {
+                let effects: Vec<&str> = new.effects.iter().map(|effect| effect.as_str()).collect();
+                let (name, allow, deny) = (&new.name, &new.allow, &new.deny);
+                let scope = json!({ "name": name, "allow": allow, "deny": deny, "effects": effects, "expires": new.expires });
+                Some(("clients.add", scope))
+            }
+            ClientsCommand::Revoke { name } => Some(("clients.revoke", json!({ "name": name }))),
+        },
+        Command::Secrets(args) => match args.command.as_ref()? {
+            SecretsCommand::List => None,
+            SecretsCommand::Set(new) => {
+                // A value in its place is refused, and no part of the record.
+                let name = is_secret_name(&new.name).then_some(&new.name);
+                Some(("secrets.set", json!({ "name": name, "grants": new.grants })))
+            }
+            SecretsCommand::Grant { name, grants } => {
+                Some(("secrets.grant", json!({ "name": name, "grants": grants })))
+            }
+            SecretsCommand::Remove { name } => Some(("secrets.remove", json!({ "name": name }))),
+        },
+        Command::Scripts(args) => match args.command.as_ref()? {
+            ScriptsCommand::List
+            | ScriptsCommand::Show { .. }
+            | ScriptsCommand::History { .. }
+            | ScriptsCommand::Run(_)
+            | ScriptsCommand::Check { .. } => None,
+            ScriptsCommand::Approve(given) => {
+                let (secrets, hosts, tools) = (&given.secrets, &given.hosts, &given.tools);
+                let grant = json!({ "nothing": given.nothing, "secrets": secrets, "hosts": hosts, "tools": tools });
+                Some(("scripts.approve", json!({ "name": given.name, "sha256": given.hash, "grant": grant })))
+            }
+            ScriptsCommand::Reject { name, hash, .. } => {
+                Some(("scripts.reject", json!({ "name": name, "sha256": hash })))
+            }
+            ScriptsCommand::Restore { name, hash } => {
+                Some(("scripts.restore", json!({ "name": name, "sha256": hash })))
+            }
+        },
+        Command::Approvals(args) => match args.command.as_ref()? {
+            ApprovalsCommand::List { .. } | ApprovalsCommand::Show { .. } => None,
+            ApprovalsCommand::Approve(given) => Some((
+                "approvals.approve",
+                json!({ "id": given.id, "session": given.session, "always": given.always }),
+            )),
+            ApprovalsCommand::Reject { id, .. } => Some(("approvals.reject", json!({ "id": id }))),
+        },
+        Command::Admin(args) => match args.command.as_ref()? {
+            AdminCommand::List | AdminCommand::Sessions => None,
+            AdminCommand::Link => Some(("admin.link", json!({}))),
+            AdminCommand::Remove { name } => Some(("admin.remove", json!({ "name": name }))),
+            AdminCommand::SignOut { id, all } => Some(("admin.sign_out", json!({ "id": id, "all": all }))),
+        },
+    }
+}
+
+fn server_change(command: &McpCommand) -> Option<(&'static str, Value)> {
+    let (action, name) = match command {
+        McpCommand::List | McpCommand::Test { .. } | McpCommand::Status { .. } => return None,
+        // Its arguments and headers may hold what is secret and not known as such.
+        McpCommand::Add(new) => ("mcp.add", &new.name),
+        McpCommand::Import(wanted) if wanted.yes => {
+            return Some(("mcp.import", json!({ "file": wanted.file, "only": wanted.only })));
+        }
+        McpCommand::Import(_) => return None,
+        McpCommand::Trust(trust) if trust.revoke => ("mcp.distrust", &trust.name),
+        McpCommand::Trust(trust) => ("mcp.trust", &trust.name),
+        McpCommand::Remove { name } => ("mcp.remove", name),
+        McpCommand::Reload { name } => ("mcp.restart", name),
+        McpCommand::Enable { name } => ("mcp.enable", name),
+        McpCommand::Disable { name } => ("mcp.disable", name),
+        McpCommand::Auth { name, .. } => ("mcp.auth", name),
+        McpCommand::Logout { name } => ("mcp.logout", name),
+    };
+    Some((action, json!({ "name": name })))
+}
