@@ -35,10 +35,11 @@ pub enum Limit {
     StreamBacklog,
     OwnServers,
     ValidationSteps,
+    AuditQueue,
 }
 
 impl Limit {
-    pub const ALL: [Limit; 27] = [
+    pub const ALL: [Limit; 28] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -66,6 +67,7 @@ impl Limit {
         Limit::StreamBacklog,
         Limit::OwnServers,
         Limit::ValidationSteps,
+        Limit::AuditQueue,
     ];
 
     /// Returns its name in metrics and in the documentation.
@@ -98,6 +100,7 @@ impl Limit {
             Limit::StreamBacklog => "stream_backlog",
             Limit::OwnServers => "own_servers",
             Limit::ValidationSteps => "validation_steps",
+            Limit::AuditQueue => "audit_queue",
         }
     }
 

@@ -36,7 +36,7 @@ pub use verify::{Fault, Verified, VerifyError, verify};
 use crate::ending::Ending;
 use crate::live::{LiveCall, LiveCalls};
 use crate::redact::Redactor;
-use journal::Journal;
+use journal::{Journal, QueueBounds, QueueFull};
 use portcullis_core::{
     BoxFuture, Call, CallId, Clock, ErrorKind, Event, Layer, Next, Outcome, Output, ToolError,
 };
@@ -95,7 +95,15 @@ impl AuditHandle {
         sink: impl sink::Sink + 'static,
         clock: Arc<dyn Clock>,
     ) -> io::Result<AuditHandle> {
-        Ok(AuditHandle { journal: Arc::new(Journal::start(Box::new(sink), clock)?) })
+        AuditHandle::bounded(sink, clock, QueueBounds::default())
+    }
+
+    fn bounded(
+        sink: impl sink::Sink + 'static,
+        clock: Arc<dyn Clock>,
+        bounds: QueueBounds,
+    ) -> io::Result<AuditHandle> {
+        Ok(AuditHandle { journal: Arc::new(Journal::start(Box::new(sink), clock, bounds)?) })
     }
 
     /// Returns why the log cannot be written, if it cannot.
@@ -132,19 +140,23 @@ impl Audit {
         Audit { handle, clock, redactor, live }
     }
 
-    async fn begin(&self, call: &Call) -> OpenRecord<'_> {
+    async fn begin(&self, call: &Call) -> Result<OpenRecord<'_>, ToolError> {
         let subject = Arc::new(Subject::of(call, &self.redactor));
         let at = self.clock.now();
-        self.handle.journal.begin(Record::Begin { at, subject: subject.clone() }).await;
+        self.handle
+            .journal
+            .begin(Record::Begin { at, subject: subject.clone() })
+            .await
+            .map_err(not_recorded)?;
         let live = self.live.opened(at, subject.clone());
-        OpenRecord { audit: self, subject, live, started: Instant::now(), got: None }
+        Ok(OpenRecord { audit: self, subject, live, started: Instant::now(), got: None })
     }
 }
 
 impl Layer for Audit {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let mut record = self.begin(&call).await;
+            let mut record = self.begin(&call).await?;
             let outcome = next.run(call).await;
             record.got = Some((Ending::of(&outcome), bytes_of(&outcome)));
             outcome
@@ -160,11 +172,18 @@ impl Layer for Audit {
             let subject = Arc::new(Subject::of_event(event, &self.redactor));
             let (at, duration) = (self.clock.now(), Duration::ZERO);
             let ending = ended.map_or_else(Ending::Failed, |()| Ending::Ok);
-            self.handle.journal.note(Record::Begin { at, subject: subject.clone() }).await;
-            self.handle.journal.note(Record::End { at, subject, ending, bytes: 0, duration }).await;
-            Ok(())
+            let begin = Record::Begin { at, subject: subject.clone() };
+            let end = Record::End { at, subject, ending, bytes: 0, duration };
+            self.handle.journal.note_both(begin, end).await.map_err(not_recorded)
         })
     }
+}
+
+/// What cannot be recorded is not done.
+fn not_recorded(full: QueueFull) -> ToolError {
+    ToolError::unavailable("too much of this client's waits to be recorded, so this was not done")
+        .hint("try again in a moment, with fewer calls at once")
+        .caused_by(full)
 }
 
 /// About how much the caller gets to read.
@@ -197,6 +216,10 @@ impl Drop for OpenRecord<'_> {
 #[cfg(test)]
 #[path = "audit_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "audit_flood_tests.rs"]
+mod flood_tests;
 
 #[cfg(test)]
 #[path = "audit_hidden_text_tests.rs"]

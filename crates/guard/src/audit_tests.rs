@@ -263,7 +263,7 @@ async fn what_could_not_be_kept_is_counted_and_does_not_act() {
     let subject = Arc::new(Subject::of(&write, &Redactor::new(&[]).ok().unwrap()));
     let begun = Record::Begin { at: std::time::SystemTime::UNIX_EPOCH, subject };
     // Reached without the gate, the call is of no known tool, and that counts as the worst effect.
-    setup.handle.journal.begin(begun).await;
+    setup.handle.journal.begin(begun).await.unwrap();
     assert!(setup.handle.flush().await.is_err());
     disk.set_broken(false);
     assert_eq!(setup.handle.committed(write.id).await, Err("the record was lost".to_owned()));

@@ -26,7 +26,8 @@ impl ChangeLog {
     pub async fn begin(&self, event: &Event) -> Result<OpenChange, String> {
         let subject = Arc::new(Subject::of_event(event, &self.redactor));
         let at = self.clock.now();
-        self.handle.journal.begin(Record::Begin { at, subject: subject.clone() }).await;
+        let begin = Record::Begin { at, subject: subject.clone() };
+        self.handle.journal.begin(begin).await.map_err(|full| full.to_string())?;
         let (journal, clock) = (self.handle.journal.clone(), self.clock.clone());
         let open = OpenChange { journal, clock, subject, started: Instant::now(), ended: None };
         self.handle.committed(open.subject.call).await?;

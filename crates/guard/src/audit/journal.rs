@@ -8,7 +8,7 @@ use super::record::Record;
 use super::sink::Sink;
 use super::writer::Writer;
 use arc_swap::ArcSwapOption;
-use portcullis_core::{CallId, Clock};
+use portcullis_core::{CallId, Clock, Limit};
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// How many records wait at most, counting the end of every call that has begun. At 10 µs per record, a tenth of a
-/// second of writing; a call that finds no room waits for it.
+/// second of writing. A call that finds no room waits for it, and is refused after a while; one client may take an
+/// eighth ([`QueueBounds`]).
 pub(super) const QUEUE_RECORDS_MAX: usize = 8_192;
 /// How long records that nobody waits for may gather. It saves a wake-up per call and costs only memory.
 const GATHER: Duration = Duration::from_millis(2);
@@ -29,6 +30,7 @@ const RETRY: Duration = Duration::from_millis(250);
 pub(super) struct Journal {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
+    bounds: QueueBounds,
 }
 
 pub(super) struct Shared {
@@ -43,6 +45,8 @@ struct Queue {
     entries: Vec<Entry>,
     /// Places kept for the end records of calls that have begun.
     reserved: usize,
+    /// What each client has of both.
+    shares: HashMap<String, Share>,
     /// The number of the newest entry.
     ticket: u64,
     /// The begin record of each call with side effects that has not ended.
@@ -53,6 +57,42 @@ struct Queue {
     /// The thread is gone for good. Nothing is queued any more, and nothing becomes durable.
     dead: bool,
 }
+
+/// What one client has of the queue.
+#[derive(Default)]
+struct Share {
+    queued: usize,
+    reserved: usize,
+}
+
+impl Queue {
+    fn share(&mut self, client: &str) -> &mut Share {
+        self.shares.entry(client.to_owned()).or_default()
+    }
+
+    fn has_room(&self, client: &str, places: usize, client_records_max: usize) -> bool {
+        let own = self.shares.get(client).map_or(0, |share| share.queued + share.reserved);
+        self.entries.len() + self.reserved + places <= QUEUE_RECORDS_MAX && own + places <= client_records_max
+    }
+}
+
+/// How much of the queue one client may take, and how long its records wait for room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueueBounds {
+    pub(super) client_records_max: usize,
+    pub(super) within: Duration,
+}
+
+impl Default for QueueBounds {
+    fn default() -> QueueBounds {
+        QueueBounds { client_records_max: QUEUE_RECORDS_MAX / 8, within: Duration::from_secs(5) }
+    }
+}
+
+/// There was no room for a record in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the audit log has no room for another record of this client")]
+pub(super) struct QueueFull;
 
 pub(super) enum Entry {
     Record {
@@ -67,7 +107,11 @@ pub(super) enum Entry {
 }
 
 impl Journal {
-    pub(super) fn start(sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> io::Result<Journal> {
+    pub(super) fn start(
+        sink: Box<dyn Sink>,
+        clock: Arc<dyn Clock>,
+        bounds: QueueBounds,
+    ) -> io::Result<Journal> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             arrived: Condvar::new(),
@@ -81,47 +125,76 @@ impl Journal {
             }
         };
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn(run)?;
-        Ok(Journal { shared, writer: Some(thread) })
+        Ok(Journal { shared, writer: Some(thread), bounds })
     }
 
     pub(super) fn health(&self) -> Result<(), String> {
         self.shared.trouble.load().as_ref().map_or(Ok(()), |reason| Err(reason.to_string()))
     }
 
-    /// Hands over the begin record of a call, and keeps a place for its end.
-    pub(super) async fn begin(&self, record: Record) {
+    /// Hands over the begin record of a call, and keeps a place for its end. Where there is no room in time, there is no
+    /// record, and the call must not be made.
+    pub(super) async fn begin(&self, record: Record) -> Result<(), QueueFull> {
+        let subject = record.subject().clone();
+        let mut queue = self.room(subject.client(), 2, Some(self.bounds.within)).await?;
+        queue.reserved += 1;
+        queue.share(subject.client()).reserved += 1;
+        if subject.has_side_effects() {
+            let ticket = queue.ticket + 1;
+            queue.begun.insert(subject.call, ticket);
+        }
+        self.shared.push_record(queue, record);
+        Ok(())
+    }
+
+    /// Hands over a record of something that is over already, and waits for room as long as it takes.
+    pub(super) async fn note(&self, record: Record) {
+        let subject = record.subject().clone();
+        // Without a bound on the wait it does not fail.
+        if let Ok(queue) = self.room(subject.client(), 1, None).await {
+            self.shared.push_record(queue, record);
+        }
+    }
+
+    /// Hands over begin and end of something that is over already: both, or none if there is no room in time.
+    pub(super) async fn note_both(&self, begin: Record, end: Record) -> Result<(), QueueFull> {
+        let subject = begin.subject().clone();
+        drop(self.room(subject.client(), 2, Some(self.bounds.within)).await?);
+        for record in [begin, end] {
+            self.shared.push_record(self.shared.lock(), record);
+        }
+        Ok(())
+    }
+
+    /// Waits until so many records of a client have room, among all and in its own share.
+    async fn room(
+        &self,
+        client: &str,
+        places: usize,
+        within: Option<Duration>,
+    ) -> Result<MutexGuard<'_, Queue>, QueueFull> {
+        let late = within.map(|within| tokio::time::Instant::now() + within);
         loop {
             let room = self.shared.room.notified();
             {
                 let mut queue = self.shared.lock();
-                if queue.dead || queue.entries.len() + queue.reserved + 2 <= QUEUE_RECORDS_MAX {
-                    queue.reserved += 1;
-                    let ticket = queue.ticket + 1;
-                    let subject = record.subject();
-                    if subject.has_side_effects() {
-                        queue.begun.insert(subject.call, ticket);
-                    }
-                    self.shared.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
-                    return;
+                if queue.dead || queue.has_room(client, places, self.bounds.client_records_max) {
+                    return Ok(queue);
+                }
+                // What is there is written at once.
+                queue.urgent = true;
+                self.shared.arrived.notify_one();
+            }
+            match late {
+                None => room.await,
+                Some(late) => {
+                    let in_time = tokio::time::timeout_at(late, room).await;
+                    in_time.map_err(|_| {
+                        Limit::AuditQueue.hit();
+                        QueueFull
+                    })?;
                 }
             }
-            room.await;
-        }
-    }
-
-    /// Hands over a record of something that is over already.
-    pub(super) async fn note(&self, record: Record) {
-        loop {
-            let room = self.shared.room.notified();
-            {
-                let queue = self.shared.lock();
-                if queue.dead || queue.entries.len() + queue.reserved < QUEUE_RECORDS_MAX {
-                    let ticket = queue.ticket + 1;
-                    self.shared.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
-                    return;
-                }
-            }
-            room.await;
         }
     }
 
@@ -130,11 +203,12 @@ impl Journal {
         let mut queue = self.shared.lock();
         queue.reserved = queue.reserved.saturating_sub(1);
         let subject = record.subject();
+        let share = queue.share(subject.client());
+        share.reserved = share.reserved.saturating_sub(1);
         if subject.has_side_effects() {
             queue.begun.remove(&subject.call);
         }
-        let ticket = queue.ticket + 1;
-        self.shared.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
+        self.shared.push_record(queue, record);
     }
 
     /// Returns when the begin record of `call` is durable.
@@ -198,6 +272,14 @@ impl Shared {
         }
     }
 
+    fn push_record(&self, mut queue: MutexGuard<'_, Queue>, record: Record) {
+        if !queue.dead {
+            queue.share(record.subject().client()).queued += 1;
+        }
+        let ticket = queue.ticket + 1;
+        self.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
+    }
+
     /// Lets go of everyone who waits for the thread, now and later.
     fn die(&self) {
         tracing::error!("The audit writer panicked; calls with side effects are refused from now on.");
@@ -232,6 +314,10 @@ impl Shared {
             .0;
         queue.urgent = false;
         let taken = std::mem::replace(&mut queue.entries, spare);
+        queue.shares.retain(|_, share| {
+            share.queued = 0;
+            share.reserved > 0
+        });
         let stopping = queue.stopping;
         drop(queue);
         self.room.notify_waiters();

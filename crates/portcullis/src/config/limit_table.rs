@@ -87,6 +87,10 @@ fn about(limit: Limit) -> (Bound, &'static str) {
             Fixed("10 million steps to compare arguments with the schema of their tool"),
             "the call ends with `invalid_args`",
         ),
+        Limit::AuditQueue => (
+            Fixed("1024 records of a client that wait to be written, 8192 in all, for 5 s"),
+            "the call is not made, and ends with `unavailable`",
+        ),
     }
 }
 

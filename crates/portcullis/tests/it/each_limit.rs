@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Limits that need a clock or a tool of the test's own; those tests are beside the code.
-const ELSEWHERE: [Limit; 6] = [
+const ELSEWHERE: [Limit; 7] = [
     Limit::SessionIdle,
     Limit::CallTime,
     Limit::ArgumentBytes,
     Limit::Questions,
     Limit::OwnServers,
     Limit::ValidationSteps,
+    Limit::AuditQueue,
 ];
 
 const TIGHT: &str = "[limits]
