@@ -10,6 +10,7 @@
 
 mod copies;
 mod header;
+mod proposals;
 mod runs;
 
 pub use header::{Capabilities, Header, NameError, ScriptName};
@@ -19,6 +20,7 @@ use crate::kept::{Closed, FileError, KeptFile, Live, versioned};
 use copies::Copies;
 use jiff::Timestamp;
 use portcullis_core::Clock;
+use proposals::{PROPOSALS_MAX, PROPOSALS_PER_CLIENT_MAX};
 use runs::Runs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,9 +31,8 @@ use std::time::Duration;
 const FILE_NAME: &str = "scripts.json";
 const VERSION: u32 = 1;
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How many scripts there may be, and proposals of scripts among them.
+/// How many scripts there may be.
 const SCRIPTS_MAX: usize = 1_000;
-const PROPOSALS_MAX: usize = 50;
 /// How many decisions about one script are remembered.
 const DECISIONS_MAX: usize = 50;
 /// A script of this size takes a person a day to read.
@@ -72,6 +73,14 @@ pub enum ScriptError {
     NoVersion { name: ScriptName, hash: String },
     #[error("{PROPOSALS_MAX} proposals wait for a person already; wait until some are decided")]
     ManyProposals,
+    #[error(
+        "{PROPOSALS_PER_CLIENT_MAX} of your proposals wait for a person already; wait until some are decided, or change one of them"
+    )]
+    ManyOwnProposals,
+    #[error(
+        "another client's proposal of script `{0}` waits for a person; wait until it is decided, or take another name"
+    )]
+    ProposedByAnother(ScriptName),
     #[error("there are {SCRIPTS_MAX} scripts already; remove some first")]
     Full,
     #[error("{0}")]
@@ -445,23 +454,6 @@ impl Scripts {
                 expires: None,
                 reason: reject.reason,
             })
-        })
-    }
-
-    /// Keeps a text that an agent wants to be a script. It runs only once a person has accepted it.
-    pub fn propose(&self, name: &ScriptName, source: &str, client: &str) -> Result<Proposal, ScriptError> {
-        check_text(name, source)?;
-        let proposal =
-            Proposal { sha256: copies::sha256(source.as_bytes()), client: client.to_owned(), at: self.now() };
-        self.change(|records| {
-            let waiting =
-                records.iter().filter(|(other, record)| *other != name && record.proposal.is_some());
-            if waiting.count() >= PROPOSALS_MAX {
-                return Err(ScriptError::ManyProposals);
-            }
-            self.copies.keep(&proposal.sha256, source)?;
-            records.entry(name.clone()).or_default().proposal = Some(proposal.clone());
-            Ok(proposal)
         })
     }
 

@@ -458,7 +458,10 @@ fn told(error: ScriptError) -> ToolError {
         ScriptError::NotText(_) | ScriptError::NotFile(_) | ScriptError::Unreadable { .. } => {
             ToolError::unavailable(said).hint("tell the user; the file has to be put right by a person")
         }
-        ScriptError::ManyProposals | ScriptError::Full => ToolError::unavailable(said),
+        ScriptError::ManyProposals
+        | ScriptError::ManyOwnProposals
+        | ScriptError::ProposedByAnother(_)
+        | ScriptError::Full => ToolError::unavailable(said),
         ScriptError::Capabilities(_) => ToolError::invalid_args(said),
         other => ToolError::unavailable("the decisions about scripts cannot be used, so none runs")
             .hint("tell the user: `portcullis doctor` says why")

@@ -398,6 +398,8 @@ fn problem(error: ScriptError) -> Problem {
         | ScriptError::Exists(_)
         | ScriptError::Decided { .. }
         | ScriptError::ManyProposals
+        | ScriptError::ManyOwnProposals
+        | ScriptError::ProposedByAnother(_)
         | ScriptError::Full => Problem::conflict(message),
         ScriptError::Damaged(_) | ScriptError::Io(_) => Problem::unavailable(message),
     }

@@ -1,3 +1,5 @@
+mod proposal_flood;
+
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -323,15 +325,16 @@ fn the_newest_runs_are_remembered_and_not_all() {
 fn proposals_have_a_bound() {
     let world = World::new();
     for number in 0..PROPOSALS_MAX {
-        world.scripts.propose(&format!("p{number}").parse().unwrap(), "1", "agent").unwrap();
+        let client = format!("agent{}", number / PROPOSALS_PER_CLIENT_MAX);
+        world.scripts.propose(&format!("p{number}").parse().unwrap(), "1", &client).unwrap();
     }
-    let more = world.scripts.propose(&"more".parse().unwrap(), "1", "agent");
+    let more = world.scripts.propose(&"more".parse().unwrap(), "1", "another");
     assert!(matches!(more, Err(ScriptError::ManyProposals)));
     // One that is there can be replaced.
-    world.scripts.propose(&"p0".parse().unwrap(), "2", "agent").unwrap();
+    world.scripts.propose(&"p0".parse().unwrap(), "2", "agent0").unwrap();
     let long = "#".repeat(SOURCE_BYTES_MAX + 1);
     assert!(matches!(
-        world.scripts.propose(&"p0".parse().unwrap(), &long, "agent"),
+        world.scripts.propose(&"p0".parse().unwrap(), &long, "agent0"),
         Err(ScriptError::TooLarge { .. })
     ));
 }
