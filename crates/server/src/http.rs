@@ -178,7 +178,6 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
         let connected = match hub.sources.connect(address.ip()) {
             Ok(peer) => Connected::new(peer, times),
             Err(limit) => {
-                limit.hit();
                 if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
                     let limit = limit.label();
                     tracing::warn!(target: "http", limit, "Too many connections; new ones are closed.");
@@ -191,6 +190,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(target: "http", %error, "no TCP_NODELAY");
         }
+        let served_by = connected.peer.served_by();
         let stream = TokioIo::new(Paced::new(stream, connected.clone()));
         let front = Arc::new(Front {
             app: app.clone(),
@@ -203,7 +203,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
         // A builder of its own: the common one would keep the connection's place until the next one comes.
         let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);
         let connection = Woken::new(Box::pin(graceful.watch(connection)));
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 if error.is_parse_too_large() {
                     Limit::HeaderBytes.hit();
@@ -212,6 +212,7 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
                 tracing::debug!(target: "http", %error, "a connection ended");
             }
         });
+        served_by(task.abort_handle());
     }
     drop(listener);
     // How long calls may take to finish is not decided here.

@@ -2,7 +2,7 @@
 
 use super::{Ending, Opened, block_on, open, overdue};
 use crate::BadUsage;
-use crate::compose::{self, Bound, Composed, compose};
+use crate::compose::{self, Bound, Composed, OWN_FILES, compose};
 use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
@@ -42,9 +42,6 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
 
 /// How long connections get to close once the calls are done. Longer than the server's own bound.
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
-/// Files that the hub itself has open, besides one for each connection.
-const OWN_FILES: u64 = 256;
-
 /// Asks for as many open files as connections are allowed. The usual default of 1,024 is for programs that use `select`.
 fn raise_open_files(connections_max: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -54,7 +51,7 @@ fn raise_open_files(connections_max: usize) {
     let possible = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted
     {
-        tracing::warn!(target: "hub", current, wanted, "Fewer files can be open than `limits.connections_max` needs.");
+        tracing::warn!(target: "hub", current, wanted, "Fewer files can be open than `limits.connections_max` needs; so many fewer connections are let in.");
     }
 }
 

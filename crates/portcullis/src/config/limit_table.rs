@@ -39,10 +39,14 @@ fn about(limit: Limit) -> (Bound, &'static str) {
         Limit::LineBytes => (Key("limits.line_bytes_max"), "the line is skipped and answered with an error"),
         Limit::BodyBytes => (Key("limits.body_bytes_max"), "413"),
         Limit::HeaderBytes => (Fixed("32 KiB"), "431, and the connection is closed"),
-        Limit::Connections => (Key("limits.connections_max"), "the new connection is closed"),
-        Limit::ConnectionsPerSource => {
-            (Key("limits.connections_per_source_max"), "the new connection is closed")
-        }
+        Limit::Connections => (
+            Key("limits.connections_max"),
+            "the oldest idle connection without a good token is closed, or the new one; fewer where few files can be open",
+        ),
+        Limit::ConnectionsPerSource => (
+            Key("limits.connections_per_source_max"),
+            "the oldest idle connection of that source without a good token is closed, or the new one",
+        ),
         Limit::HeadersTime => (Key("limits.headers_secs"), "the connection is closed"),
         Limit::BodyTime => (Key("limits.body_secs"), "408, and the connection is closed"),
         Limit::WriteTime => (Key("limits.write_secs"), "the connection is closed"),

@@ -5,6 +5,7 @@
 
 mod claimed_harmless;
 mod chosen_redaction;
+mod connection_flood;
 mod content_length_lies;
 mod corpus;
 mod deep_nesting;

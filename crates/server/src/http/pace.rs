@@ -50,6 +50,7 @@ impl Connected {
     fn wait(self: &Arc<Self>) -> Pin<Box<dyn Sleep>> {
         let is_new = self.is_new.swap(false, Ordering::Relaxed);
         self.bytes_came.store(false, Ordering::Relaxed);
+        self.peer.set_idle(true);
         // Only who has shown a good token may keep a connection that does nothing.
         let patient = !is_new && self.peer.is_known();
         let time = if patient { self.times.keep_alive } else { self.times.headers_within };
@@ -123,6 +124,7 @@ impl Future for HeadersSleep {
 impl Drop for HeadersSleep {
     fn drop(&mut self) {
         *self.connected.alarm() = self.alarm.take();
+        self.connected.peer.set_idle(false);
     }
 }
 

@@ -112,17 +112,17 @@ impl Guesses {
         token: &str,
         look: impl FnOnce() -> Option<T>,
     ) -> Result<T, Refused> {
-        let mark = self.mark(peer.source, token);
+        let mark = self.mark(peer.place.source, token);
         // What a connection does all day costs one hash and no lock.
-        let known_here = peer.good.load(Ordering::Relaxed) == mark.get();
+        let known_here = peer.place.good.load(Ordering::Relaxed) == mark.get();
         if !known_here && self.known.load(Ordering::Acquire) > 0 {
-            self.may_try(peer.source, mark).map_err(Refused::Wait)?;
+            self.may_try(peer.place.source, mark).map_err(Refused::Wait)?;
         }
         match look() {
             Some(found) => {
                 if !known_here {
                     lock(&self.good).add(mark);
-                    peer.good.store(mark.get(), Ordering::Relaxed);
+                    peer.place.good.store(mark.get(), Ordering::Relaxed);
                 }
                 Ok(found)
             }
@@ -130,7 +130,7 @@ impl Guesses {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 // Revoked, perhaps; but known to its bearer, so there is nothing to guess.
                 if !known_here && !lock(&self.good).marks.contains(&mark) {
-                    self.failed(peer.source, mark);
+                    self.failed(peer.place.source, mark);
                 }
                 Err(Refused::Wrong)
             }
