@@ -1,7 +1,8 @@
 //! Where connections come from: how many each source has open, and how often it guessed a token.
 //!
 //! A source is the address at the other end of the connection, never what a header says: a header costs its sender
-//! nothing. Of an IPv6 address only the network counts, because whoever has one address there has 2⁶⁴ of them.
+//! nothing. Of an IPv6 address only the network counts, because whoever has one address there has 2⁶⁴ of them. Loopback is
+//! one source: every program of this machine has all of 127.0.0.0/8.
 
 mod guesses;
 
@@ -11,7 +12,7 @@ use crate::hub::HubLimits;
 use portcullis_core::{Clock, Limit};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::task::AbortHandle;
@@ -26,6 +27,7 @@ pub(crate) struct Source(IpAddr);
 impl Source {
     pub(crate) fn of(address: IpAddr) -> Source {
         match address.to_canonical() {
+            address if address.is_loopback() => Source(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V4(address) => Source(address.into()),
             IpAddr::V6(address) => Source(Ipv6Addr::from_bits(address.to_bits() & NETWORK).into()),
         }
@@ -196,8 +198,12 @@ mod tests {
     fn a_source_is_an_address_or_a_network() {
         for (a, b, same) in [
             ("127.0.0.1", "127.0.0.1", true),
-            ("127.0.0.1", "127.0.0.2", false),
-            ("127.0.0.1", "::ffff:127.0.0.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("127.0.0.1", "127.255.255.254", true),
+            ("127.0.0.1", "::ffff:127.0.0.2", true),
+            ("127.0.0.1", "::1", true),
+            ("127.0.0.1", "128.0.0.1", false),
             ("2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff", true),
             ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
         ] {
@@ -211,7 +217,7 @@ mod tests {
     fn one_source_cannot_take_all_connections() {
         let limits = HubLimits { connections_max: 5, connections_per_source_max: 3, ..HubLimits::default() };
         let sources = Sources::new(&limits, Arc::new(SystemClock));
-        let [greedy, other]: [IpAddr; 2] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse().unwrap());
+        let [greedy, other]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
         let busy = |source| {
             let peer = sources.connect(source).unwrap();
             peer.set_idle(false);

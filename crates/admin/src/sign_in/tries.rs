@@ -6,7 +6,7 @@
 
 use portcullis_core::Clock;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -99,8 +99,10 @@ fn left(then: Duration, now: Duration) -> Option<Duration> {
     then.checked_sub(now).filter(|left| !left.is_zero()).map(|left| left.min(LOCKED_FOR))
 }
 
+/// Returns what counts as one: an address, the network of an IPv6 address, and loopback as a whole.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
         v4 => v4,
     }

@@ -21,6 +21,7 @@ mod header_mismatch;
 mod hidden_names;
 mod json_suite;
 mod link_swap;
+mod many_loopback_addresses;
 mod mutated_frames;
 mod name_given_again;
 mod not_json;

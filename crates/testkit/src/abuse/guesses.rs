@@ -1,4 +1,4 @@
-//! Guessing tokens from one address, while an honest client works from another.
+//! Guessing tokens from one address, while an honest client that is known works from another of the same machine.
 
 use super::{Dice, Verdict};
 use crate::http::{Connection, Request};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Where guesses come from, and where the honest client does. Linux has all of 127.0.0.0/8 on loopback.
+/// Where guesses come from, and where the honest client does. Linux has all of 127.0.0.0/8 on loopback, which is one source.
 const GUESSER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// How many guesses may be looked at.
