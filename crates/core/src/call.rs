@@ -72,7 +72,7 @@ pub struct Scope {
 }
 
 /// How a client gets to know the tools of other servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ToolView {
     /// They are listed like all others.
     #[default]

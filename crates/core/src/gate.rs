@@ -6,7 +6,7 @@ use crate::effect::{Effect, Reach};
 use crate::error::{ErrorKind, ToolError};
 use crate::event::Event;
 use crate::label::{Label, Labels};
-use crate::registry::{Change, PromptDef, Provider, Registry, ResourceDef, TemplateDef, Watch};
+use crate::registry::{Affected, Change, PromptDef, Provider, Registry, ResourceDef, TemplateDef, Watch};
 use crate::tool::{ToolDef, Unruled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -65,7 +65,7 @@ impl<'a> Listing<'a> {
     }
 
     /// What is only read. Who answers for it is another server exactly where that server has a say of its own.
-    fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
+    pub(crate) fn of_read(kind: &'static str, name: &'a str, unruled: Unruled) -> Listing<'a> {
         let (reach, labels) = match (unruled, kind) {
             (Unruled::ByEffect, "resource") => (Reach::Local, Labels::NONE.with(Label::Private)),
             (Unruled::ByEffect, _) => (Reach::Local, Labels::NONE),
@@ -337,6 +337,12 @@ impl Gate {
             unruled.is_some_and(|unruled| shows(&Listing::of_read("resource", &resource.uri, unruled)))
         });
         Ok((found, failed))
+    }
+
+    /// Returns whether the caller may know of one of these, which are or were on a list.
+    pub fn sees_any(&self, caller: &Caller, affected: &[Affected]) -> bool {
+        let (shows, view) = (self.shows(caller), caller.client.scope.view);
+        affected.iter().any(|one| one.is_for(view) && shows(&one.listing()))
     }
 
     /// Returns whether the caller may know of this address: somebody owns it, and no layer hides it.

@@ -35,7 +35,7 @@ impl fmt::Display for Label {
 }
 
 /// A set of labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Labels(u8);
 
 impl Labels {

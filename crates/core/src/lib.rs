@@ -56,8 +56,9 @@ pub use output::{
 pub use parts::{TOGETHER_BYTES_MAX, together};
 pub use pattern::{Pattern, PatternError};
 pub use registry::{
-    Catalog, Change, Changes, Definition, Expected, NAME_CHARS_MAX, NAME_HASH_CHARS, Owns, PromptArgument,
-    PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TemplateDef, Watch, second_name,
+    Affected, Catalog, Change, Changes, Definition, Expected, List, NAME_CHARS_MAX, NAME_HASH_CHARS, Owns,
+    PromptArgument, PromptDef, Provider, Registry, RegistryError, ResourceDef, Taken, TemplateDef, Watch,
+    second_name,
 };
 pub use root::Root;
 pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};

@@ -1,12 +1,16 @@
 //! Who answers to which name.
 
+mod affected;
 mod index;
+
+pub use affected::{Affected, List};
 
 use crate::Outcome;
 use crate::call::{Call, Target};
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::tool::{ToolDef, Unruled};
+use affected::{Unannounced, listed_by};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use index::{Index, Kept};
@@ -244,9 +248,14 @@ pub struct Expected {
 /// Something that clients may want to know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
+    /// Any of a list, for all: the rules are others, or what is native is.
     Tools,
     Prompts,
     Resources,
+    /// A list of one provider, by its name. Listeners hear [`Change::Within`] instead.
+    ListOf(List, String),
+    /// A part of a list. Told to whoever sees one of these.
+    Within(List, Arc<[Affected]>),
     ResourceUpdated(String),
     /// Other resources than before, for this client only.
     ResourcesOf(String),
@@ -266,15 +275,21 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Lets the registry look again, then tells every client.
+    /// Lets the registry look again, then tells the clients whom it concerns.
     pub fn announce(&self, change: Change) {
-        if let Some(inner) = self.registry.upgrade() {
-            if matches!(change, Change::Tools | Change::Prompts | Change::Resources) {
-                inner.reindex();
-            }
-            // No listener is no fault.
-            let _ = inner.changes.send(change);
-        }
+        let Some(inner) = self.registry.upgrade() else { return };
+        let change = match change {
+            Change::Tools => inner.reindex(List::Tools, change),
+            Change::Prompts => inner.reindex(List::Prompts, change),
+            Change::Resources => inner.reindex(List::Resources, change),
+            Change::ListOf(list, _) => inner.reindex(list, change),
+            Change::Within(..)
+            | Change::ResourceUpdated(_)
+            | Change::ResourcesOf(_)
+            | Change::ResourceUpdatedOf { .. } => change,
+        };
+        // No listener is no fault.
+        let _ = inner.changes.send(change);
     }
 }
 
@@ -291,6 +306,8 @@ struct Known {
     providers: Vec<Arc<dyn Provider>>,
     /// What is kept for configured servers, by their names.
     kept: BTreeMap<String, Kept>,
+    /// What changed and was not announced yet.
+    unannounced: Unannounced,
 }
 
 struct Inner {
@@ -489,13 +506,23 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reindex(&self) {
-        self.index_anew(&mut self.lock_known());
+    /// Works out anew who has which name. Returns what is to be told: of the list of one provider, what it has and what
+    /// differs since something was last told of such a list. Names may have moved from one to another.
+    fn reindex(&self, list: List, change: Change) -> Change {
+        let mut known = self.lock_known();
+        self.index_anew(&mut known);
+        let mut affected = known.unannounced.take(list);
+        let Change::ListOf(_, name) = &change else { return change };
+        for provider in known.providers.iter().filter(|provider| provider.name() == name) {
+            affected.extend(listed_by(&**provider, list));
+        }
+        Change::Within(list, affected.into())
     }
 
     /// Works out who has which name, under the lock under which that can change.
     fn index_anew(&self, known: &mut Known) {
         let (index, taken) = Index::new(&known.providers, &mut known.kept);
+        known.unannounced.note(&self.index.load(), &index);
         self.index.store(Arc::new(index));
         for (provider, taken) in known.providers.iter().zip(taken) {
             provider.outranked(taken);

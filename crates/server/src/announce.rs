@@ -3,7 +3,7 @@
 use crate::dispatch::{bounded, caller};
 use crate::hub::{Hub, Known};
 use crate::stream::{Outlet, Stream};
-use portcullis_core::{Caller, Change, Client, Limit, Watch};
+use portcullis_core::{Caller, Change, Limit, List, Watch};
 use portcullis_wire::params::{Key, Params};
 use portcullis_wire::{Id, RpcError, rpc};
 use serde_json::{Map, Value, json};
@@ -74,9 +74,13 @@ impl Interest {
 
     fn covers(&self, change: &Change) -> bool {
         match change {
-            Change::Tools => self.tools,
-            Change::Prompts => self.prompts,
-            Change::Resources => self.resources,
+            Change::Tools | Change::ListOf(List::Tools, _) | Change::Within(List::Tools, _) => self.tools,
+            Change::Prompts | Change::ListOf(List::Prompts, _) | Change::Within(List::Prompts, _) => {
+                self.prompts
+            }
+            Change::Resources | Change::ListOf(List::Resources, _) | Change::Within(List::Resources, _) => {
+                self.resources
+            }
             Change::ResourceUpdated(uri) => self.watched.contains(uri),
             Change::ResourcesOf(_) => self.resources,
             Change::ResourceUpdatedOf { watched, .. } => watched.iter().any(|uri| self.watched.contains(uri)),
@@ -202,24 +206,23 @@ pub(crate) fn start(hub: &Arc<Hub>) {
     });
 }
 
-fn method_and_params(change: &Change) -> (&'static str, Value) {
-    match change {
-        Change::Tools => ("notifications/tools/list_changed", json!({})),
-        Change::Prompts => ("notifications/prompts/list_changed", json!({})),
-        Change::Resources | Change::ResourcesOf(_) => ("notifications/resources/list_changed", json!({})),
-        Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
-            ("notifications/resources/updated", json!({ "uri": uri }))
-        }
-    }
+fn list_changed(list: List) -> (&'static str, Value) {
+    let method = match list {
+        List::Tools => "notifications/tools/list_changed",
+        List::Prompts => "notifications/prompts/list_changed",
+        List::Resources => "notifications/resources/list_changed",
+    };
+    (method, json!({}))
 }
 
-/// Returns whether a client is told of a change at all: some are of what only one of them has.
-fn is_for(change: &Change, client: &Client) -> bool {
+fn method_and_params(change: &Change) -> (&'static str, Value) {
     match change {
-        Change::Tools | Change::Prompts | Change::Resources | Change::ResourceUpdated(_) => true,
-        Change::ResourceUpdatedOf { client: None, .. } => true,
-        Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: Some(only), .. } => {
-            client.name == *only
+        Change::Tools => list_changed(List::Tools),
+        Change::Prompts => list_changed(List::Prompts),
+        Change::Resources | Change::ResourcesOf(_) => list_changed(List::Resources),
+        Change::ListOf(list, _) | Change::Within(list, _) => list_changed(*list),
+        Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
+            ("notifications/resources/updated", json!({ "uri": uri }))
         }
     }
 }
@@ -269,18 +272,37 @@ impl Hub {
                 let concerned = |whole: &String| watches(whole) && self.gate.sees_part(caller, uri, whole);
                 Some(watched.iter().any(concerned))
             }
-            Change::Tools | Change::Prompts | Change::Resources | Change::ResourcesOf(_) => None,
+            Change::Tools
+            | Change::Prompts
+            | Change::Resources
+            | Change::ListOf(..)
+            | Change::Within(..)
+            | Change::ResourcesOf(_) => None,
+        }
+    }
+
+    /// Returns whether a client is told of a change at all: some are of what only one of them has, or of what not all see.
+    fn concerns(&self, change: &Change, caller: &Caller) -> bool {
+        match change {
+            Change::Tools | Change::Prompts | Change::Resources | Change::ResourceUpdated(_) => true,
+            // The registry says of what.
+            Change::ListOf(..) => false,
+            Change::Within(_, affected) => self.gate.sees_any(caller, affected),
+            Change::ResourceUpdatedOf { client: None, .. } => true,
+            Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: Some(only), .. } => {
+                caller.client.name == *only
+            }
         }
     }
 
     fn tell_so(&self, change: &Change, method: &str, params: Value) {
         let message = self.outgoing.notification(method, params.clone(), None);
         for session in self.sessions.all() {
-            let client = session.client();
-            if !is_for(change, &client) {
+            let caller = caller(&session.client());
+            if !self.concerns(change, &caller) {
                 continue;
             }
-            let is_watched = self.is_watched(change, &caller(&client), |uri| session.watches(uri));
+            let is_watched = self.is_watched(change, &caller, |uri| session.watches(uri));
             if is_watched.unwrap_or_else(|| session.is_initialized()) {
                 session.home.notify(message.clone());
             }
@@ -288,7 +310,7 @@ impl Hub {
         let mut all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, listener| !listener.outlet.is_closed());
         let concerned = |listener: &&Listener| {
-            listener.interest.covers(change) && is_for(change, &listener.caller.client)
+            listener.interest.covers(change) && self.concerns(change, &listener.caller)
         };
         for listener in all.values().filter(concerned) {
             let watched = &listener.interest.watched;
@@ -304,7 +326,7 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis_core::{Pattern, Scope};
+    use portcullis_core::{Client, Pattern, Scope};
 
     fn client(name: &str, allow: &str, token: Option<u64>) -> Arc<Client> {
         let scope = Scope { allow: Pattern::new(&[allow]).unwrap(), ..Scope::everything() };

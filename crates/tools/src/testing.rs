@@ -149,3 +149,11 @@ pub(crate) async fn hear(
     let heard = async { while changes.recv().await.unwrap() != wanted {} };
     tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("{wanted:?} was never told"));
 }
+
+/// Waits until another list of resources is told of.
+pub(crate) async fn hear_list(changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::Change>) {
+    use portcullis_core::{Change, List};
+    let heard =
+        async { while !matches!(changes.recv().await.unwrap(), Change::Within(List::Resources, _)) {} };
+    tokio::time::timeout(PATIENCE, heard).await.expect("a list was never told of");
+}

@@ -6,7 +6,7 @@ use crate::flaws::flaws;
 use crate::greet::Greeting;
 use crate::supervise::jittered;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt, try_join_all};
-use portcullis_core::Change;
+use portcullis_core::List;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub(crate) enum Listed {
 impl Listed {
     pub(crate) const ALL: [Listed; 3] = [Listed::Tools, Listed::Prompts, Listed::Resources];
 
-    pub(crate) fn change(self) -> Change {
+    pub(crate) fn list(self) -> List {
         match self {
-            Listed::Tools => Change::Tools,
-            Listed::Prompts => Change::Prompts,
-            Listed::Resources => Change::Resources,
+            Listed::Tools => List::Tools,
+            Listed::Prompts => List::Prompts,
+            Listed::Resources => List::Resources,
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::uses::Uses;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use portcullis_core::json::{self, is_mistakable, printable};
 use portcullis_core::{
-    Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, Outcome, Output, Owns,
-    Taken, Target, ToolDef, ToolError,
+    Audience, Call, Change, Changes, CompletionOf, Effect, ErrorKind, ForeignError, List, Outcome, Output,
+    Owns, Taken, Target, ToolDef, ToolError,
 };
 use portcullis_store::pins::{Identity, Kind, Snapshot, Standing, Trusted};
 use portcullis_wire::Era;
@@ -411,19 +411,19 @@ impl Server {
     }
 
     fn announce(&self, tools: bool, prompts: bool, resources: bool) {
-        let changes = [(tools, Change::Tools), (prompts, Change::Prompts), (resources, Change::Resources)];
-        for (_, change) in changes.into_iter().filter(|(changed, _)| *changed) {
-            self.tell(change);
+        let changes = [(tools, List::Tools), (prompts, List::Prompts), (resources, List::Resources)];
+        for (_, list) in changes.into_iter().filter(|(changed, _)| *changed) {
+            self.tell(list);
         }
     }
 
     /// Tells those whom it concerns. What one client's own server offers is compared with what all were shown when it is
     /// called, so of its lists only the resources are told of, and only to that client.
-    pub(crate) fn tell(&self, change: Change) {
-        let change = match (&self.client, change) {
-            (None, change) => change,
-            (Some(client), Change::Resources) => Change::ResourcesOf(client.clone()),
-            (Some(_), _) => return,
+    pub(crate) fn tell(&self, list: List) {
+        let change = match (&self.client, list) {
+            (None, list) => Change::ListOf(list, self.spec.name.clone()),
+            (Some(client), List::Resources) => Change::ResourcesOf(client.clone()),
+            (Some(_), List::Tools | List::Prompts) => return,
         };
         self.changes.announce(change);
     }

@@ -339,7 +339,7 @@ async fn keep(
                         // believed.
                         if !changed && !is_storm {
                             for list in lists {
-                                server.tell(list.change());
+                                server.tell(list.list());
                             }
                         }
                     }

@@ -8,7 +8,7 @@
 
 use super::{Catalog, Owns, Provider, RegistryError, Taken, second_name};
 use crate::call::{CompletionOf, Target};
-use crate::tool::ToolDef;
+use crate::tool::{ToolDef, Unruled};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub(super) struct Index {
     by_claim: Vec<usize>,
     /// The schemes of native addresses, in small letters. No server has an address with one of them.
     reserved_schemes: HashSet<String>,
+    /// The addresses and forms that are listed, with what is decided about them where no rule speaks.
+    pub(super) addresses: HashSet<(String, Unruled)>,
 }
 
 /// Names that are a configured server's, whether it is there or not.
@@ -157,6 +159,11 @@ impl Index {
                 has("resource", &holders.resources, uri, None);
             }
         }
+        for (provider, offer) in providers.iter().zip(&offers) {
+            let templates = offer.templates.iter().map(|template| &template.uri_template);
+            let addresses = offer.resources.iter().chain(templates);
+            index.addresses.extend(addresses.map(|uri| (uri.clone(), provider.unruled())));
+        }
         // What waits is known by name and not listed, and takes nobody's name away.
         for (tool, at) in &waiting {
             let holder = holders.tools.get(tool.name.as_str()).copied().or_else(|| {
@@ -207,6 +214,11 @@ impl Index {
             Target::Task(_, task) => return self.server(&task.server),
         };
         at.map(|at| self.providers[at].clone())
+    }
+
+    /// Returns what is decided about a prompt where no rule speaks.
+    pub(super) fn unruled_of_prompt(&self, name: &str) -> Unruled {
+        self.prompts.get(name).map(|at| self.providers[*at].unruled()).unwrap_or_default()
     }
 
     pub(super) fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {

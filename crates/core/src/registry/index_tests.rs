@@ -1,4 +1,4 @@
-use super::super::{Expected, Registry};
+use super::super::{Change, Expected, List, Registry};
 use super::*;
 use crate::Outcome;
 use crate::call::Call;
@@ -156,7 +156,7 @@ fn nobody_steps_into_the_place_of_a_configured_server() {
     assert_eq!(listed(&registry), "a:echo b:b_echo b:new");
     for gone in [Some(vec!["?echo"]), None] {
         *a.offer.lock().unwrap() = gone;
-        registry.inner.reindex();
+        registry.inner.reindex(List::Tools, Change::Tools);
         assert_eq!(listed(&registry), "b:b_echo b:new");
     }
     registry.remove("a");

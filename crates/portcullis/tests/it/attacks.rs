@@ -27,6 +27,7 @@ mod name_given_again;
 mod not_json;
 mod odd_files;
 mod parent_environment;
+mod overheard_changes;
 mod poisoned_definitions;
 mod respelt_names;
 mod rug_pull;

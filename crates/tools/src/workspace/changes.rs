@@ -4,7 +4,7 @@ use super::address;
 use super::resources::FILES_MAX;
 use crate::watch::{Added, Batch, Folders, Watch};
 use portcullis_core::root::{DEPTH_MAX, RootError, RootedPath};
-use portcullis_core::{Change, Changes, Root};
+use portcullis_core::{Affected, Change, Changes, List, Root, Unruled};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,12 +39,14 @@ impl Seen {
     /// Returns what to tell about a batch: the list if it is another one now, and every file that was touched.
     fn changes(&mut self, folders: &mut Folders, batch: Batch) -> Vec<Change> {
         let mut touched = BTreeSet::new();
-        let mut list_changed = false;
+        let mut listed = BTreeSet::new();
         for path in &batch.touched {
             let Some(path) = self.rooted(path) else { continue };
             let shown = self.root.shows(&path);
             let was_there = if shown { !self.files.insert(path.clone()) } else { self.files.remove(&path) };
-            list_changed |= shown != was_there;
+            if shown != was_there {
+                listed.insert(path.clone());
+            }
             if shown || was_there {
                 touched.insert(path);
             }
@@ -53,7 +55,8 @@ impl Seen {
             let before = self.files.clone();
             match self.look_again(folders) {
                 Ok(new) => {
-                    touched.extend(before.symmetric_difference(&self.files).cloned());
+                    listed.extend(before.symmetric_difference(&self.files).cloned());
+                    touched.extend(listed.iter().cloned());
                     // What happened in a folder before it was watched nobody has told.
                     let new: BTreeSet<&str> = new.iter().map(RootedPath::as_str).collect();
                     let untold = |file: &&RootedPath| {
@@ -65,9 +68,14 @@ impl Seen {
                 Err(error) => tracing::warn!(%error, "Could not look through the workspace for changes."),
             }
             // What was lost may have been anything.
-            list_changed |= batch.lost || before != self.files;
+            if batch.lost {
+                listed.extend(self.files.iter().cloned());
+            }
         }
-        let list = list_changed.then_some(Change::Resources);
+        let list = (!listed.is_empty()).then(|| {
+            let resource = |path: &RootedPath| Affected::resource(&address::of(path), Unruled::default());
+            Change::Within(List::Resources, listed.iter().map(resource).collect())
+        });
         let files = touched.iter().map(|path| Change::ResourceUpdated(address::of(path)));
         list.into_iter().chain(files).collect()
     }

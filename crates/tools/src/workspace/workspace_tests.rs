@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{Hub, hear};
+use crate::testing::{Hub, hear, hear_list};
 use portcullis_core::{Change, CompletionOf};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -195,7 +195,7 @@ async fn a_change_is_told_by_whomever_it_is_made() {
 
     // By a tool, in a folder that did not exist.
     hub.check(&[r#"workspace_write {"path": "notes/todo.md", "content": "milk"}"#]).await;
-    hear(&mut changes, Change::Resources).await;
+    hear_list(&mut changes).await;
     hear(&mut changes, updated("notes/todo.md")).await;
 
     // By a person, in that folder; the list is the same, so it is not told.
@@ -204,14 +204,14 @@ async fn a_change_is_told_by_whomever_it_is_made() {
 
     // By a rename of the folder.
     fs::rename(hub.workspace().join("notes"), hub.workspace().join("archive")).unwrap();
-    hear(&mut changes, Change::Resources).await;
+    hear_list(&mut changes).await;
     hear(&mut changes, updated("archive/todo.md")).await;
     hear(&mut changes, updated("notes/todo.md")).await;
     fs::write(hub.workspace().join("archive/new.md"), "x").unwrap();
     hear(&mut changes, updated("archive/new.md")).await;
 
     fs::remove_file(hub.workspace().join("archive/todo.md")).unwrap();
-    hear(&mut changes, Change::Resources).await;
+    hear_list(&mut changes).await;
     hear(&mut changes, updated("archive/todo.md")).await;
 }
 
