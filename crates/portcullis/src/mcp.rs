@@ -63,6 +63,13 @@ impl Makers {
         let _ = self.live.set(live);
     }
 
+    /// Takes secrets out of how a server stands: its own words are in there, such as its name.
+    fn scrub(&self, stands: &mut Value) {
+        if let Some(live) = self.live.get() {
+            live.scrub(stands);
+        }
+    }
+
     /// Makes sure that somebody ends the processes of a hub that cannot do it any more.
     pub(crate) fn guard(&self) {
         // The program that runs, even where another version has taken its place.

@@ -6,10 +6,11 @@ use crate::hidden;
 use crate::home::Home;
 use crate::mcp::Servers;
 use anyhow::{Result, bail};
-use portcullis_core::{Clock, Secret};
+use portcullis_core::{Clock, Scrub, Secret};
 use portcullis_guard::Redactor;
 use portcullis_server::Hub;
 use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore, WantedKey};
+use serde_json::Value;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,6 +129,11 @@ impl LiveSecrets {
     /// redactor of it has not told them.
     fn is_news(&self, told: Option<u64>) -> bool {
         self.is_behind() || told != Some(self.known())
+    }
+
+    /// Takes secrets out of what is written to a file.
+    pub(crate) fn scrub(&self, value: &mut Value) {
+        self.redactor.scrub_value(value);
     }
 
     /// Tells the redactor of a change that it has not heard of yet.

@@ -31,14 +31,17 @@ pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>)
     let (mut written, mut told, mut trouble) = (None, None, None);
     loop {
         let now = statuses(&servers);
+        // Again with every look: what is a secret changes too.
+        let mut clean = now.clone();
+        clean.values_mut().for_each(|stands| servers.makers.scrub(stands));
         // A hub that never had a server leaves no file.
-        if written.as_ref() != Some(&now) && (written.is_some() || !now.is_empty()) {
-            let (board, value) = (board.clone(), Value::Object(now.clone()));
+        if written.as_ref() != Some(&clean) && (written.is_some() || !clean.is_empty()) {
+            let (board, value) = (board.clone(), Value::Object(clean.clone()));
             let at = Timestamp::try_from(SystemClock.now()).unwrap_or_default().to_string();
             let done =
                 tokio::task::spawn_blocking(move || board.write(&value, &at, std::process::id())).await;
             match done {
-                Ok(Ok(())) => (written, trouble) = (Some(now.clone()), None),
+                Ok(Ok(())) => (written, trouble) = (Some(clean), None),
                 // Tried again with the next look, and said once.
                 Ok(Err(error)) => {
                     let why = error.to_string();

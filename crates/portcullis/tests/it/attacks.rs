@@ -33,6 +33,7 @@ mod respelt_names;
 mod rug_pull;
 mod second_message;
 mod server_as_user;
+mod secret_as_a_name;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;
