@@ -3,8 +3,10 @@
 //! The redactor knows secrets that are in the store, and tokens by their shape. A password behind `--password` is
 //! neither, and stands in configurations all the same; whoever shows such words shows them by way of this module.
 
+mod commands;
 mod shown;
 
+pub(crate) use commands::{Extent, is_command_name, shortened};
 pub(crate) use shown::{shown_args, shown_pairs, shown_url};
 
 use portcullis_guard::Redactor;
@@ -56,11 +58,12 @@ static SHAPES: LazyLock<Option<Redactor>> = LazyLock::new(|| Redactor::new(&[]).
 
 /// Returns whether the value of a variable or a header is nobody's business: its name says so, or what it holds.
 pub(crate) fn is_private(key: &str, value: &str) -> bool {
-    is_secret_of(key, value)
-        || has_token(value)
-        || has_password(value)
-        || has_private_member(value)
-        || has_key(value)
+    !is_command_name(key) && (is_secret_of(key, value) || holds_private(value))
+}
+
+/// Returns whether a value holds something private, whatever it is called.
+pub(crate) fn holds_private(value: &str) -> bool {
+    has_token(value) || has_password(value) || has_private_member(value) || has_key(value)
 }
 
 /// Returns whether a value is an address with a key in it.
@@ -76,6 +79,10 @@ fn has_private_member(value: &str) -> bool {
     else {
         return false;
     };
+    // What is run is shown, with what is private in it hidden.
+    if members.keys().any(|key| is_command_name(key)) {
+        return false;
+    }
     members.iter().any(|(key, member)| match member {
         Value::String(text) => is_private(key, text),
         Value::Object(_) => is_private(key, &member.to_string()),
@@ -91,7 +98,9 @@ fn is_secret_of(name: &str, value: &str) -> bool {
         let name = name.to_ascii_uppercase();
         !NUMBER_ENDS.iter().any(|end| name.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with(end))
     };
-    is_secret_name(name) && if is_number { !counts() } else { could_be_secret(value) }
+    !is_command_name(name)
+        && is_secret_name(name)
+        && if is_number { !counts() } else { could_be_secret(value) }
 }
 
 /// Returns whether the name of a variable, a header, an option or a parameter says that its value is secret.

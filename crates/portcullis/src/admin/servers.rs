@@ -11,6 +11,7 @@ use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
 use crate::import::{self, Around, Found};
 use crate::login;
+use crate::private::Extent;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
     Actor, AddServer, DefinitionChange, DefinitionShown, Done, Importable, ImportableFile, ImportableServer,
@@ -343,7 +344,7 @@ fn shown(composed: &Composed, server: &McpServer) -> ServerShown {
     let makers = &composed.servers.makers;
     ServerShown {
         brief: brief(server.name.clone(), &status),
-        reached_by: reached(server),
+        reached_by: reached(server, Extent::Full),
         prefix: Some(server.prefix.clone()),
         enabled: makers.is_wanted(server),
         enabled_in_configuration: server.enabled,

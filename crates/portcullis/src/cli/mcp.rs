@@ -165,11 +165,14 @@ pub struct McpTrustArgs {
     /// Show every difference word for word; where nobody can be asked, look and let nothing in
     #[arg(long)]
     pub diff: bool,
+    /// Show every word of how a new server is started, however long
+    #[arg(long)]
+    pub full: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
     /// Take trust back instead
-    #[arg(long, conflicts_with_all = ["diff", "yes"])]
+    #[arg(long, conflicts_with_all = ["diff", "full", "yes"])]
     pub revoke: bool,
 }
 

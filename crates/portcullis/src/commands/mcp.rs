@@ -12,11 +12,11 @@ use crate::commands::mcp_auth::{self, Browser};
 use crate::config::{Config, EditError, McpServer, remove_server};
 use crate::home::{Home, make_private};
 use crate::mcp::Makers;
+use crate::private::{Extent, shortened};
 use crate::secrets::Asking;
 use crate::{BadUsage, print, private};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
-use portcullis_core::json::printable;
 use portcullis_server::local;
 use portcullis_store::secrets::SecretStore;
 use portcullis_upstream::LoggedOut;
@@ -97,7 +97,7 @@ impl Desk {
                 server.name.clone(),
                 used.to_owned(),
                 trust_words(server, &makers),
-                reached(server),
+                reached(server, Extent::Row),
             ]);
         }
         print::configured(print::table(&rows));
@@ -256,13 +256,13 @@ pub(super) fn sign_in_hint(server: &McpServer, status: &str) -> Option<String> {
 }
 
 /// Says how a server is reached, on one line.
-pub(crate) fn reached(server: &McpServer) -> String {
+pub(crate) fn reached(server: &McpServer, extent: Extent) -> String {
     if let Some(place) = &server.place {
-        return printable(&private::shown_url(&place.to_string()));
+        return shortened(&private::shown_url(&place.to_string()), extent);
     }
     let args = private::shown_args(&server.args);
     let words = std::iter::once(&server.command).chain(&args);
-    words.map(|word| printable(word)).collect::<Vec<_>>().join(" ")
+    words.map(|word| shortened(word, extent)).collect::<Vec<_>>().join(" ")
 }
 
 fn trust_words(server: &McpServer, makers: &Makers) -> String {

@@ -157,6 +157,13 @@ impl Table<'_> {
                 }
                 Meant::Written(text) if !is_secret(key, &text) => {
                     notes.extend(private::is_private(key, &text).then(|| self.in_clear(key)));
+                    if private::is_command_name(key) && private::holds_private(&text) {
+                        notes.push(format!(
+                            "`{}` says what is run, and holds what looks like a secret; it stays in the configuration in clear, \
+                             because what is run is shown before a server is trusted",
+                            printable(key)
+                        ));
+                    }
                     pairs.push((key.clone(), text));
                     continue;
                 }

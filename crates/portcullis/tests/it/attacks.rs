@@ -38,6 +38,7 @@ mod slow_connections;
 mod traversal;
 mod unknown_revision;
 mod unrecorded_change;
+mod unseen_command;
 mod whole_run;
 mod wrong_shapes;
 mod wrong_types;

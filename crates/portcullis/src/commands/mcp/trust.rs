@@ -5,6 +5,7 @@ use super::{Desk, reached};
 use crate::cli::McpTrustArgs;
 use crate::config::McpServer;
 use crate::mcp::Makers;
+use crate::private::{Extent, shortened};
 use crate::{BadUsage, print, private};
 use anyhow::Result;
 use portcullis_core::json::printable;
@@ -89,18 +90,15 @@ impl Desk {
     fn may_begin(&self, server: &McpServer, args: &McpTrustArgs) -> Result<bool> {
         let (name, is_local) = (&server.name, server.place.is_none());
         let begun = if is_local { "is started" } else { "is connected to" };
+        let whole = how_it_runs(server, Extent::Full);
+        let shown = if args.full { whole.clone() } else { how_it_runs(server, Extent::Screen) };
         let mut text = format!(
-            "Server `{name}` came from elsewhere, and nobody has looked at it yet. To be looked at it {begun}:\n  {}",
-            reached(server)
+            "Server `{name}` came from elsewhere, and nobody has looked at it yet. To be looked at it {begun}:{shown}"
         );
-        if let Some(cwd) = &server.cwd {
-            text.push_str(&format!("\n  in {}", printable(&cwd.display().to_string())));
-        }
-        // Also what they say: some are put in by the hub, and some make a program run another.
-        let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
-        let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
-        for (name, value) in private::shown_pairs(&with) {
-            text.push_str(&format!("\n  with {} = {}", printable(&name), printable(&value)));
+        if shown != whole {
+            text.push_str(&format!(
+                "\nLong values are cut in the middle. To read every word first: portcullis mcp trust {name} --full"
+            ));
         }
         print::configured_note(text);
         match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
@@ -146,6 +144,21 @@ impl Desk {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the command line or address, the folder, and every variable and header with its value: some are put in by the hub,
+/// and some make a program run another.
+fn how_it_runs(server: &McpServer, extent: Extent) -> String {
+    let mut text = format!("\n  {}", reached(server, extent));
+    if let Some(cwd) = &server.cwd {
+        text.push_str(&format!("\n  in {}", shortened(&cwd.display().to_string(), extent)));
+    }
+    let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
+    let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
+    for (name, value) in private::shown_pairs(&with) {
+        text.push_str(&format!("\n  with {} = {}", shortened(&name, extent), shortened(&value, extent)));
+    }
+    text
 }
 
 fn nobody_asked() -> anyhow::Error {
