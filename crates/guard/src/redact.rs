@@ -6,14 +6,15 @@
 //! checked within its budget is withheld. A secret of which parts are missing, or enciphered, is not recognised.
 //!
 //! `forms` writes a secret in the ways it travels, `index` and `split` find them, `view`, `runs`, `base58` and `packed`
-//! undo escapes, encodings and compression, `shapes` knows tokens, `scan` puts it all together within a `budget`, and
-//! `stream` does it piece by piece. What is large is scrubbed by the `scrub_pool`, not on an async worker.
+//! undo escapes, encodings and compression, `shapes` knows tokens, those of `providers`, `scan` puts it all together within a
+//! `budget`, and `stream` does it piece by piece. What is large is scrubbed by the `scrub_pool`, not on an async worker.
 
 mod base58;
 mod budget;
 mod forms;
 mod index;
 mod packed;
+mod providers;
 mod runs;
 mod scan;
 mod scrub_pool;
@@ -327,3 +328,5 @@ mod speed_tests;
 #[cfg(test)]
 #[path = "redact_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod unknown_token_tests;

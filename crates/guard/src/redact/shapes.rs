@@ -1,23 +1,26 @@
 //! Tokens that can be told by their shape: those of providers that mark what they issue.
 //!
-//! The list is ours, written from what the providers publish about their tokens. A token is looked for where a word
-//! begins inside a long run; three bytes decide whether any shape is tried there.
+//! A token is looked for where a word begins inside a long run; three bytes decide whether any shape is tried there. The
+//! few that have their mark inside are looked for from there.
 
 use super::TokenShapes;
 use super::budget::{Budget, OverBudget};
 use super::index::{Hit, is_base64};
+pub(super) use super::providers::{OWN, SHAPES};
 
 /// One kind of token.
 pub(super) struct Shape {
     /// What the mask says.
     pub(super) name: &'static str,
     /// What a token begins with.
-    prefix: &'static str,
-    body: Body,
+    pub(super) prefix: &'static str,
+    pub(super) body: Body,
+    /// Whether the prefix is also written in other cases.
+    pub(super) any_case: bool,
 }
 
 /// What follows the prefix.
-enum Body {
+pub(super) enum Body {
     /// As many characters of the set, no fewer and, if nothing of the set may follow, no more.
     Of(Set, usize, usize),
     /// The same, whatever follows.
@@ -26,138 +29,122 @@ enum Body {
 }
 
 #[derive(Clone, Copy)]
-enum Set {
+pub(super) enum Set {
     /// Letters and digits.
     Word,
     /// Letters, digits, `-` and `_`.
     Url,
     Hex,
+    Digit,
     Upper,
     /// Letters, digits, `-`, `_` and `.`.
     Dotted,
+    /// Letters, digits, `-`, `_`, `.` and `=`.
+    Loose,
     /// Letters, digits, `+`, `/`, `-`, `_` and `=`.
     Base64,
 }
 
 impl Set {
-    fn has(self, byte: u8) -> bool {
+    pub(super) fn has(self, byte: u8) -> bool {
         match self {
             Set::Word => byte.is_ascii_alphanumeric(),
             Set::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
             Set::Hex => byte.is_ascii_hexdigit(),
+            Set::Digit => byte.is_ascii_digit(),
             Set::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
             Set::Dotted => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'),
+            Set::Loose => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'='),
             Set::Base64 => is_base64(byte) || byte == b'=',
         }
     }
 
-    fn length(self, bytes: &[u8]) -> usize {
+    pub(super) fn length(self, bytes: &[u8]) -> usize {
         bytes.iter().take_while(|byte| self.has(**byte)).count()
     }
 }
 
 /// No token is longer; what is, is something else.
 const TOKEN_BYTES_MAX: usize = 4096;
+/// So much in one piece is no path, but something in base 64.
+const BLOB_BYTES: usize = 64;
+/// No word is longer.
+const WORD_BYTES_MAX: usize = 24;
 /// A private key with its frame; those of 8192 bits take 6400 bytes.
 const PEM_BYTES_MAX: usize = 16 * 1024;
 
 /// The shortest token of Discord.
 const DISCORD_BYTES_MIN: usize = 24 + 1 + 6 + 1 + 27;
 
-const fn shape(name: &'static str, prefix: &'static str, body: Body) -> Shape {
-    Shape { name, prefix, body }
-}
-
-const fn of(set: Set, min: usize, max: usize) -> Body {
-    Body::Of(set, min, max)
-}
-
-/// How many of the shapes are our own, and looked for in any case.
-pub(super) const OWN: usize = 1;
-
-/// At most 64: a bit for each.
-pub(super) const SHAPES: &[Shape] = &[
-    // Ours: 32 random bytes.
-    shape("CLIENT_TOKEN", "pcl_", Body::Exactly(Set::Url, 43)),
-    shape("GITHUB_TOKEN", "ghp_", of(Set::Word, 36, 251)),
-    shape("GITHUB_TOKEN", "gho_", of(Set::Word, 36, 251)),
-    shape("GITHUB_TOKEN", "ghu_", of(Set::Word, 36, 251)),
-    shape("GITHUB_TOKEN", "ghs_", of(Set::Dotted, 36, 1024)),
-    shape("GITHUB_TOKEN", "ghr_", of(Set::Word, 36, 251)),
-    shape("GITHUB_TOKEN", "github_pat_", of(Set::Url, 60, 251)),
-    shape("GITLAB_TOKEN", "glpat-", of(Set::Dotted, 20, 300)),
-    shape("GITLAB_TOKEN", "gldt-", of(Set::Dotted, 20, 300)),
-    shape("GITLAB_TOKEN", "glrt-", of(Set::Dotted, 20, 300)),
-    shape("GITLAB_TOKEN", "glptt-", of(Set::Dotted, 20, 300)),
-    shape("GITLAB_TOKEN", "glcbt-", of(Set::Dotted, 20, 300)),
-    shape("SLACK_TOKEN", "xox", Body::Check(slack)),
-    shape("SLACK_TOKEN", "xapp-", of(Set::Url, 30, 300)),
-    shape("AWS_KEY_ID", "AKIA", of(Set::Upper, 16, 16)),
-    shape("AWS_KEY_ID", "ASIA", of(Set::Upper, 16, 16)),
-    shape("GOOGLE_API_KEY", "AIza", of(Set::Url, 35, 35)),
-    shape("GOOGLE_OAUTH_SECRET", "GOCSPX-", of(Set::Url, 28, 28)),
-    shape("GOOGLE_OAUTH_TOKEN", "ya29.", of(Set::Url, 30, 2048)),
-    shape("STRIPE_KEY", "sk_live_", of(Set::Word, 16, 256)),
-    shape("STRIPE_KEY", "rk_live_", of(Set::Word, 16, 256)),
-    shape("STRIPE_KEY", "sk_test_", of(Set::Word, 16, 256)),
-    shape("STRIPE_WEBHOOK_SECRET", "whsec_", of(Set::Base64, 32, 128)),
-    shape("ANTHROPIC_KEY", "sk-ant-", of(Set::Url, 32, 256)),
-    shape("OPENROUTER_KEY", "sk-or-v1-", of(Set::Hex, 64, 64)),
-    shape("OPENAI_KEY", "sk-proj-", of(Set::Url, 40, 256)),
-    shape("OPENAI_KEY", "sk-svcacct-", of(Set::Url, 40, 256)),
-    shape("OPENAI_KEY", "sk-", of(Set::Word, 32, 64)),
-    shape("NPM_TOKEN", "npm_", of(Set::Word, 36, 36)),
-    shape("PYPI_TOKEN", "pypi-AgE", of(Set::Url, 50, 1024)),
-    shape("CRATES_IO_TOKEN", "cio", of(Set::Word, 32, 32)),
-    shape("RUBYGEMS_KEY", "rubygems_", of(Set::Hex, 48, 48)),
-    shape("DOCKER_TOKEN", "dckr_pat_", of(Set::Url, 27, 64)),
-    shape("DIGITALOCEAN_TOKEN", "dop_v1_", of(Set::Hex, 64, 64)),
-    shape("DATABRICKS_TOKEN", "dapi", of(Set::Hex, 32, 32)),
-    shape("HUGGINGFACE_TOKEN", "hf_", of(Set::Word, 34, 40)),
-    shape("SENDGRID_KEY", "SG.", Body::Check(sendgrid)),
-    shape("SHOPIFY_TOKEN", "shpat_", of(Set::Hex, 32, 32)),
-    shape("SHOPIFY_TOKEN", "shpss_", of(Set::Hex, 32, 32)),
-    shape("TWILIO_KEY", "SK", of(Set::Hex, 32, 32)),
-    shape("MAILGUN_KEY", "key-", of(Set::Hex, 32, 32)),
-    shape("LINEAR_KEY", "lin_api_", of(Set::Word, 40, 40)),
-    shape("NOTION_TOKEN", "ntn_", of(Set::Word, 40, 50)),
-    shape("VAULT_TOKEN", "hvs.", of(Set::Url, 24, 256)),
-    shape("TERRAFORM_TOKEN", "atlasv1.", of(Set::Url, 60, 80)),
-    shape("GRAFANA_TOKEN", "glsa_", of(Set::Url, 41, 41)),
-    shape("ATLASSIAN_TOKEN", "ATATT3", of(Set::Base64, 100, 300)),
-    shape("AGE_KEY", "AGE-SECRET-KEY-1", of(Set::Upper, 58, 58)),
-    shape("JWT", "eyJ", Body::Check(jwt)),
-];
-
 /// The labels that have no prefix to go by, in the order in which they follow those of `SHAPES`.
-pub(super) const UNPREFIXED: [&str; 3] = ["TELEGRAM_TOKEN", "DISCORD_TOKEN", "PRIVATE_KEY"];
+pub(super) const UNPREFIXED: [&str; 8] = [
+    "TELEGRAM_TOKEN",
+    "DISCORD_TOKEN",
+    "PRIVATE_KEY",
+    "AZURE_SECRET",
+    "MAXMIND_KEY",
+    "MAILCHIMP_KEY",
+    "FACEBOOK_TOKEN",
+    "SIDEKIQ_LOGIN",
+];
 const TELEGRAM: usize = SHAPES.len();
 const DISCORD: usize = SHAPES.len() + 1;
 const PRIVATE_KEY: usize = SHAPES.len() + 2;
+const AZURE: usize = SHAPES.len() + 3;
+const MAXMIND: usize = SHAPES.len() + 4;
+const MAILCHIMP: usize = SHAPES.len() + 5;
+const FACEBOOK: usize = SHAPES.len() + 6;
+const SIDEKIQ: usize = SHAPES.len() + 7;
 
-/// For each byte, the shapes that have it in the first, second and third place.
+/// How many bits there are for the shapes; several share one.
+const BITS: usize = 63;
+/// The bit of what tells of a token from within: the third character of each is telling enough.
+const WITHIN: u64 = 1 << BITS;
+const MARKS: [&[u8; 3]; 4] = [b":AA", b"0Q~", b"_mm", b"-us"];
+
+/// For each byte, the shapes that have it in the first, second and third place: a bit for every 63rd of them.
 static PLACES: [[u64; 256]; 3] = {
     let mut places = [[0; 256]; 3];
     let mut number = 0;
     while number < SHAPES.len() {
         let prefix = SHAPES[number].prefix.as_bytes();
+        let bit = 1 << (number % BITS);
         let mut place = 0;
         while place < 3 {
-            let mut byte = 0;
-            while byte < 256 {
-                if place >= prefix.len() || prefix[place] as usize == byte {
-                    places[place][byte] |= 1 << number;
+            if place < prefix.len() {
+                let byte = prefix[place];
+                places[place][byte as usize] |= bit;
+                if SHAPES[number].any_case {
+                    places[place][byte.to_ascii_lowercase() as usize] |= bit;
+                    places[place][byte.to_ascii_uppercase() as usize] |= bit;
                 }
-                byte += 1;
+            } else {
+                let mut byte = 0;
+                while byte < 256 {
+                    places[place][byte] |= bit;
+                    byte += 1;
+                }
             }
             place += 1;
         }
         number += 1;
     }
+    let mut mark = 0;
+    while mark < MARKS.len() {
+        let mut place = 0;
+        while place < 3 {
+            places[place][MARKS[mark][place] as usize] |= WITHIN;
+            place += 1;
+        }
+        mark += 1;
+    }
+    let mut digit = b'0';
+    while digit <= b'9' {
+        places[0][digit as usize] |= WITHIN;
+        digit += 1;
+    }
     places
 };
-
-const _: () = assert!(SHAPES.len() <= 64);
 
 /// Finds the tokens in a run; those of others only if they are to be masked.
 pub(super) fn find(
@@ -173,20 +160,34 @@ pub(super) fn find(
     for (at, three) in (start..).zip(text[start..end].windows(3)) {
         let tried =
             PLACES[0][three[0] as usize] & PLACES[1][three[1] as usize] & PLACES[2][three[2] as usize];
-        if tried != 0 && at >= after && (at == after || begins_word(text, at)) {
-            let token = &text[at..end.min(at + TOKEN_BYTES_MAX)];
-            budget.compare(Set::Dotted.length(token))?;
-            if let Some((number, length)) = token_at(token, tried, all) {
+        if tried == 0 {
+            continue;
+        }
+        let shapes = tried & !WITHIN;
+        if shapes != 0 && at >= after && (at == after || begins_word(text, at)) {
+            // Some go on where the run ends.
+            let token = &text[at..text.len().min(at + TOKEN_BYTES_MAX)];
+            if let Some((number, length)) = token_at(token, shapes, all, budget)? {
                 hits.push(hit(at, at + length, number));
                 after = at + length;
             }
         }
-        if all && three == b":AA" {
-            hits.extend(telegram(text, start, at, end));
+        if all && tried & WITHIN != 0 {
+            hits.extend(match three {
+                b":AA" => telegram(text, start, at, end),
+                [b'0'..=b'9', b'Q', b'~'] => azure(text, start, at, end),
+                b"_mm" => maxmind(text, start, at, end),
+                b"-us" => mailchimp(text, start, at, end),
+                _ => None,
+            });
         }
     }
     if all && end - start >= DISCORD_BYTES_MIN && text[start..end].contains(&b'.') {
         discord(text, start, end, hits);
+    }
+    if all {
+        hits.extend(facebook(text, start, end));
+        hits.extend(sidekiq(text, start, end));
     }
     Ok(())
 }
@@ -195,6 +196,10 @@ pub(super) fn find(
 fn begins_word(text: &[u8], at: usize) -> bool {
     match text[..at] {
         [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
+        // A path, unless it goes on without end: then these are digits.
+        [.., b'/' | b'+'] => {
+            !text[..at].last_chunk::<BLOB_BYTES>().is_some_and(|blob| blob.iter().all(|b| is_base64(*b)))
+        }
         [.., before] => !before.is_ascii_alphanumeric(),
         [] => true,
     }
@@ -205,62 +210,55 @@ fn hit(start: usize, end: usize, number: usize) -> Hit {
 }
 
 /// Returns which of the tried shapes stands at the beginning, and its length.
-fn token_at(text: &[u8], mut tried: u64, all: bool) -> Option<(usize, usize)> {
+fn token_at(
+    text: &[u8],
+    mut tried: u64,
+    all: bool,
+    budget: &mut Budget,
+) -> Result<Option<(usize, usize)>, OverBudget> {
     while tried != 0 {
-        let number = tried.trailing_zeros() as usize;
+        let bit = tried.trailing_zeros() as usize;
         tried &= tried - 1;
-        let shape = &SHAPES[number];
-        if number >= OWN && !all {
-            return None;
-        }
-        let Some(rest) = text.strip_prefix(shape.prefix.as_bytes()) else { continue };
-        let length = match shape.body {
-            Body::Exactly(set, count) => {
-                rest.get(..count).filter(|b| set.length(b) == count).map(<[u8]>::len)
+        for number in (bit..SHAPES.len()).step_by(BITS) {
+            if number >= OWN && !all {
+                continue;
             }
-            Body::Of(set, min, max) => {
-                let length = set.length(rest);
-                ((min..=max).contains(&length) && is_random(&rest[..length])).then_some(length)
+            let shape = &SHAPES[number];
+            let Some((prefix, rest)) = text.split_at_checked(shape.prefix.len()) else { continue };
+            let begins = prefix == shape.prefix.as_bytes()
+                || (shape.any_case && prefix.eq_ignore_ascii_case(shape.prefix.as_bytes()));
+            if !begins {
+                continue;
             }
-            Body::Check(check) => check(rest),
-        };
-        if let Some(length) = length {
-            return Some((number, shape.prefix.len() + length));
+            budget.compare(Set::Dotted.length(rest))?;
+            let length = match shape.body {
+                Body::Exactly(set, count) => {
+                    rest.get(..count).filter(|b| set.length(b) == count).map(<[u8]>::len)
+                }
+                Body::Of(set, min, max) => {
+                    let length = set.length(rest);
+                    // Dots after it end the sentence.
+                    let ends = length > max && rest[max..length].iter().all(|byte| *byte == b'.');
+                    let length = if ends { max } else { length };
+                    ((min..=max).contains(&length) && is_random(&rest[..length])).then_some(length)
+                }
+                Body::Check(check) => check(rest),
+            };
+            if let Some(length) = length {
+                return Ok(Some((number, shape.prefix.len() + length)));
+            }
         }
     }
-    None
+    Ok(None)
 }
 
-/// Whether the characters could have been drawn: names are in small letters, and placeholders repeat themselves.
-fn is_random(body: &[u8]) -> bool {
-    let distinct = body.iter().fold(0_u128, |seen, b| seen | 1 << (b & 127)).count_ones();
-    distinct >= 8 && body.iter().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
-}
-
-/// `xoxb-`, `xoxp-` and their relatives: numbers and a secret, joined by `-`.
-fn slack(rest: &[u8]) -> Option<usize> {
-    let (kind, rest) = rest.split_first()?;
-    let body = rest.strip_prefix(b"-").or(rest.strip_prefix(b"e-")).or(rest.strip_prefix(b"e.xoxp-"))?;
-    let length = Set::Dotted.length(body);
-    let fits = b"abceoprs".contains(kind) && length >= 20 && is_random(&body[..length]);
-    fits.then(|| 1 + rest.len() - body.len() + length)
-}
-
-fn sendgrid(rest: &[u8]) -> Option<usize> {
-    let (id, key) = rest.split_at_checked(22)?;
-    let key = key.strip_prefix(b".")?;
-    (Set::Url.length(id) == 22 && Set::Url.length(key) == 43 && is_random(key)).then_some(22 + 1 + 43)
-}
-
-/// Three parts, of which the first two are JSON objects: `eyJ` is `{"` in Base64.
-fn jwt(rest: &[u8]) -> Option<usize> {
-    let head = Set::Url.length(rest);
-    let claims = rest.get(head..)?.strip_prefix(b".")?;
-    let body = Set::Url.length(claims);
-    let signature = claims.get(body..)?.strip_prefix(b".")?;
-    let length = Set::Url.length(signature);
-    (head >= 12 && body >= 12 && claims.starts_with(b"eyJ") && length >= 16)
-        .then_some(head + 1 + body + 1 + length)
+/// Whether the characters could have been drawn: names are in small letters with marks between, and placeholders repeat
+/// themselves.
+pub(super) fn is_random(body: &[u8]) -> bool {
+    let distinct = body.iter().fold(0_u128, |seen, b| seen | 1 << (b & 127)).count_ones() as usize;
+    let one_word = || body.len() >= WORD_BYTES_MAX && body.iter().all(u8::is_ascii_alphabetic);
+    distinct >= 8.min(body.len() / 2)
+        && (body.iter().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase()) || one_word())
 }
 
 /// The number of a bot, a colon, and 35 characters that begin with `AA`.
@@ -269,6 +267,58 @@ fn telegram(text: &[u8], start: usize, colon: usize, end: usize) -> Option<Hit> 
     let key = &text[colon + 1..end];
     let fits = (8..=10).contains(&digits) && key.starts_with(b"AA") && Set::Url.length(key) == 35;
     fits.then(|| hit(colon - digits, colon + 1 + 35, TELEGRAM))
+}
+
+/// Three characters, a digit, `Q~`, and 31 to 34 more.
+fn azure(text: &[u8], start: usize, digit: usize, end: usize) -> Option<Hit> {
+    let has = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'~' | b'.');
+    let before = text[start..digit].iter().rev().take_while(has).count();
+    let after = text[digit + 3..end].iter().take_while(|b| has(b) || **b == b'-').count();
+    // A final dot may end the sentence.
+    let fits = before >= 3
+        && begins_word(text, digit - 3)
+        && (31..=35).contains(&after)
+        && is_random(&text[digit + 3..digit + 3 + after]);
+    fits.then(|| hit(digit - 3, digit + 3 + after.min(34), AZURE))
+}
+
+/// Six characters, `_`, 29 more, and `_mmk`.
+fn maxmind(text: &[u8], start: usize, mark: usize, end: usize) -> Option<Hit> {
+    let from = mark.checked_sub(36).filter(|from| *from >= start)?;
+    let (id, key) = (&text[from..from + 6], &text[from + 7..mark]);
+    let fits = Set::Word.length(id) == 6 && text[from + 6] == b'_' && Set::Word.length(key) == 29;
+    (fits && text[mark..end].starts_with(b"_mmk") && begins_word(text, from))
+        .then(|| hit(from, mark + 4, MAXMIND))
+}
+
+/// 32 hexadecimal digits, `-us`, and a number.
+fn mailchimp(text: &[u8], start: usize, mark: usize, end: usize) -> Option<Hit> {
+    let key = text[start..mark].iter().rev().take_while(|b| Set::Hex.has(**b)).count();
+    let number = Set::Word.length(&text[mark + 3..end]);
+    let digits = Set::Digit.length(&text[mark + 3..end]);
+    let fits =
+        key == 32 && (1..=2).contains(&digits) && digits == number && is_random(&text[mark - 32..mark]);
+    fits.then(|| hit(mark - 32, mark + 3 + digits, MAILCHIMP))
+}
+
+/// The number of an application, `|` (or what is left of it in an address), and its secret.
+fn facebook(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+    let number = text[..start].strip_suffix(b"|").or(text[..start].strip_suffix(b"%"))?;
+    let digits = number.iter().rev().take(17).take_while(|b| b.is_ascii_digit()).count();
+    let key = Set::Url.length(&text[start..end]);
+    let fits =
+        (15..=16).contains(&digits) && (27..=42).contains(&key) && is_random(&text[start..start + key]);
+    fits.then(|| hit(number.len() - digits, start + key, FACEBOOK))
+}
+
+/// The login in the address of a paid package, in front of its host.
+fn sidekiq(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+    let host = text[end..].strip_prefix(b"@")?;
+    let known = |name: &[u8]| host.get(..name.len()).is_some_and(|host| host.eq_ignore_ascii_case(name));
+    let login = text[start..end].last_chunk::<17>()?;
+    let fits = login[8] == b':' && Set::Hex.length(&login[..8]) == 8 && Set::Hex.length(&login[9..]) == 8;
+    let is_known = known(b"gems.contribsys.com") || known(b"enterprise.contribsys.com");
+    (fits && is_known).then(|| hit(end - 17, end, SIDEKIQ))
 }
 
 /// Three parts joined by dots, of which the first is a number in Base64.
