@@ -100,6 +100,7 @@ pub(crate) fn server(name: &str) -> Option<ServerWhole> {
     };
     let is_known = server.brief.status == "connected";
     Some(ServerWhole {
+        runs_with: vec!["in /srv/tickets".into(), "with TICKETS_TOKEN = secret:TICKETS_TOKEN".into()],
         instructions: is_known.then(|| "Ask before you close a ticket.".into()),
         definitions: if is_known { definitions } else { Vec::new() },
         differences,

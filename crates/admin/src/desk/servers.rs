@@ -32,6 +32,7 @@ impl Configured for ServerShown {
 impl Configured for ServerWhole {
     fn restore(&mut self, raw: &ServerWhole) {
         self.server.restore(&raw.server);
+        self.runs_with.clone_from(&raw.runs_with);
         let is_configured = |one: &DefinitionChange| {
             one.kind == "identity" && ["command", "args", "url"].contains(&one.name.as_str())
         };
@@ -119,6 +120,8 @@ pub struct TrustedShown {
 pub struct ServerWhole {
     #[serde(flatten)]
     pub server: ServerShown,
+    /// Its folder, and every variable or header with its value, as they are configured.
+    pub runs_with: Vec<String>,
     /// What it tells agents.
     pub instructions: Option<String>,
     /// Its tools and prompts as it says them now; nothing before it was first connected.

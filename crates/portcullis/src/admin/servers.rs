@@ -5,7 +5,7 @@ use super::{HubDesk, blocking, by, done, edit_problem, explained, load};
 use crate::commands::environment;
 use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::look::look_at;
-use crate::commands::mcp::trust::{change as how, lines, switch_on};
+use crate::commands::mcp::trust::{change as how, lines, runs_with, switch_on};
 use crate::commands::mcp::{Desk as CommandDesk, may_run, reached};
 use crate::compose::Composed;
 use crate::config::{self, McpServer, NewServer};
@@ -409,6 +409,7 @@ fn whole(composed: &Composed, server: &McpServer, seen: Option<Arc<Snapshot>>) -
     };
     ServerWhole {
         server: shown(composed, server),
+        runs_with: runs_with(server, Extent::Full),
         instructions: now.and_then(|seen| seen.instructions.clone()),
         definitions,
         differences: now

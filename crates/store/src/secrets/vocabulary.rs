@@ -211,7 +211,7 @@ pub const HUB_WORDS: &[&str] = &[
     "password_set", "pending_secs", "per_client", "per_host_burst", "per_host_per_minute", "problems", "proposal",
     "proposed_by", "provider", "pull_after_secs", "quarantined", "rate_limit", "reached_by", "read_only", "redaction",
     "relist_secs", "remember", "repositories", "requests_per_second", "resource", "respect_robots",
-    "result_bytes_max", "revision", "rule_written_to", "same_definition", "schedule", "scripts_waiting", "searched",
+    "result_bytes_max", "revision", "rule_written_to", "runs_with", "same_definition", "schedule", "scripts_waiting", "searched",
     "session_idle_secs", "sessions", "sessions_max", "sessions_per_client_max", "shutdown_grace_secs",
     "sign_in_needed", "snippets", "standing", "suggestions", "switched_on", "templates", "timeout_ms", "timezone",
     "token_failures_max", "token_hint", "token_lockout_secs", "token_shapes", "too_large", "too_many", "transport",

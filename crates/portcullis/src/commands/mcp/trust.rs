@@ -146,19 +146,22 @@ impl Desk {
     }
 }
 
-/// Returns the command line or address, the folder, and every variable and header with its value: some are put in by the hub,
-/// and some make a program run another.
+/// Returns the command line or address, the folder, the variables and the headers.
 fn how_it_runs(server: &McpServer, extent: Extent) -> String {
-    let mut text = format!("\n  {}", reached(server, extent));
-    if let Some(cwd) = &server.cwd {
-        text.push_str(&format!("\n  in {}", shortened(&cwd.display().to_string(), extent)));
-    }
+    let lines = std::iter::once(reached(server, extent)).chain(runs_with(server, extent));
+    lines.map(|line| format!("\n  {line}")).collect()
+}
+
+/// Returns the folder, and every variable and header with its value: some are put in by the hub, and some make a program run
+/// another.
+pub(crate) fn runs_with(server: &McpServer, extent: Extent) -> Vec<String> {
+    let folder = server.cwd.iter().map(|cwd| format!("in {}", shortened(&cwd.display().to_string(), extent)));
     let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
     let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
-    for (name, value) in private::shown_pairs(&with) {
-        text.push_str(&format!("\n  with {} = {}", shortened(&name, extent), shortened(&value, extent)));
-    }
-    text
+    let shown = private::shown_pairs(&with).into_iter();
+    let shown = shown
+        .map(|(name, value)| format!("with {} = {}", shortened(&name, extent), shortened(&value, extent)));
+    folder.chain(shown).collect()
 }
 
 fn nobody_asked() -> anyhow::Error {

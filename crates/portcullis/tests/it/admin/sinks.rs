@@ -24,7 +24,7 @@ async fn no_answer_holds_a_secret() {
     home.configure(&format!(
         "{UNHURRIED}[approvals]\nwait_secs = 0\n[[policy]]\ntools = [\"memory_write\"]\ndecision = \"ask\"\n\
          [[policy]]\ntools = [\"{SECRET}\"]\ndecision = \"deny\"\n[mcp.leaky]\ncommand = \"/bin/false\"\nargs = [\"--token\", \"{SECRET}\"]\n\
-         env = {{ A = \"{SECRET}-2\" }}\n"
+         env = {{ A_TOKEN = \"{SECRET}-2\" }}\n"
     ));
     let hub = home.serve().await;
     let ann = Admin::first(&hub).await;

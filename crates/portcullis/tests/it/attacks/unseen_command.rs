@@ -1,6 +1,7 @@
 //! A project's file names a command where nobody sees it: in an argument that is too long to be shown, or in a variable that is
 //! run and taken for a secret.
 
+use crate::admin::Admin;
 use crate::support::home;
 use portcullis_core::json::printable;
 use portcullis_testkit::process::Home;
@@ -70,6 +71,15 @@ async fn a_variable_that_is_run_is_shown_and_not_kept_as_a_secret() {
     ];
     assert!(shows(&shown, &all), "{shown}");
     assert!(!shown.contains("k3v8w1p5q2"), "what is private beside it is hidden: {shown}");
+    // On the admin page too, which can start it.
+    let hub = home.serve().await;
+    let page = Admin::first(&hub).await.sees("/servers/a").await["runs_with"].clone();
+    let lines: Vec<&str> = page.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let lines = lines.join(
+        "
+",
+    );
+    assert!(shows(&lines, &all) && !lines.contains("k3v8w1p5q2"), "{lines}");
     // The weak variant: under the name of a secret the same value goes to the store, unseen.
     let weak = crate::support::home();
     import(&weak, &json!({ "command": "/bin/true", "env": { "AWS_CREDENTIAL": RANDOM } })).await;
