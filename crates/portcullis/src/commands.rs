@@ -97,7 +97,7 @@ fn refuse_servers(home: &Home) -> Result<()> {
     let (Some(mark), Ok(own)) = (HubMark::parse(&hub.mark), i32::try_from(std::process::id())) else {
         return Ok(());
     };
-    if is_behind(own, hub.pid, &mark, &HashSet::new()) {
+    if mark.is_ours() || is_behind(own, hub.pid, &mark, &HashSet::new()) {
         bail!("a server behind the hub started this command; a server may not act as its user");
     }
     Ok(())

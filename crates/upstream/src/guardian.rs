@@ -65,6 +65,13 @@ impl HubMark {
         &self.0
     }
 
+    /// Returns whether this process carries the mark. It asks itself: a non-dumpable process cannot read its own environment in
+    /// `/proc`, unless it is root's.
+    pub fn is_ours(&self) -> bool {
+        let own = std::env::var_os(MARK).map(|own| format!("{MARK}={}", own.to_string_lossy()));
+        own.is_some_and(|own| self.any().is(own.as_bytes()))
+    }
+
     /// What the environments of all of the hub's processes hold.
     pub(crate) fn any(&self) -> Wanted {
         Wanted { entry: format!("{MARK}={}.", self.0), whole: false }

@@ -1,12 +1,14 @@
 //! A server behind the hub that comes back to it as the user: over the local socket, by `--mcp`, and by commands.
 
 use crate::support::{BINARY, home, request};
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
+use tokio::process::Command;
 
 /// Asks over the socket, and writes what comes back into a file. Clients and attackers alike run this.
 #[test]
@@ -104,4 +106,49 @@ async fn is_let_in_by_a_hub_that_sees_no_server_in_it() {
         std::process::Command::new("sh").args(["-c", &line]).status().unwrap();
         assert_ne!(answer(&folder).await, "", "{line}");
     }
+}
+
+/// Who is not root.
+const NOBODY: u32 = 65_534;
+
+/// Returns a command of a user who is not root; `None` where there is none that could run it.
+fn as_a_user(home: &Home, command: &Command) -> Option<Command> {
+    let command = command.as_std();
+    let mut other = Command::new(command.get_program());
+    if rustix::process::geteuid().is_root() {
+        let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()];
+        let tried = std::process::Command::new("setpriv").args(&ids).args([BINARY, "--version"]).output();
+        if !tried.is_ok_and(|tried| tried.status.success()) {
+            eprintln!("skipped: no other user can run the program");
+            return None;
+        }
+        let all = home.path().parent().unwrap().to_owned();
+        std::process::Command::new("chown").arg("-R").arg(NOBODY.to_string()).arg(all).status().unwrap();
+        other = Command::new("setpriv");
+        other.args(ids).arg(command.get_program());
+    }
+    other.args(command.get_args()).env_clear();
+    other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    Some(other)
+}
+
+/// A daemon has no ancestor that tells, and a command cannot read its own environment in `/proc` unless it is root's.
+#[tokio::test]
+async fn is_refused_as_a_marked_daemon_of_a_user_who_is_not_root() {
+    let home = home();
+    let Some(serve) = as_a_user(&home, &home.command(&["serve", "--json"])) else { return };
+    let _hub = Hub::start(serve).await;
+    let lock = std::fs::read_to_string(home.path().join("hub.lock")).unwrap();
+    let (_, mark) = lock.trim_end().split_once(' ').unwrap();
+    let list = async |mark: &str| {
+        let mut list = home.command(&["clients", "list"]);
+        list.env("PORTCULLIS_MARK", format!("{mark}.1"));
+        run(as_a_user(&home, &list).unwrap(), "").await
+    };
+    let refused = list(mark).await;
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    assert!(refused.stderr.contains("a server may not act as its user"), "{}", refused.stderr);
+    // The check can fail: the mark of another hub is no reason.
+    assert_eq!(list(&"0".repeat(32)).await.code, 0);
 }
