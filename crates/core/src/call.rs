@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Names one call within the life of a hub.
@@ -317,6 +317,10 @@ pub struct Trail {
     /// Which approval let the call run, and whose it was.
     pub approval: OnceLock<String>,
     pub waits: Waits,
+    /// How many secrets were masked in what the caller reads.
+    pub masked: AtomicUsize,
+    /// Whether the caller read more look-alikes of weak secrets than it may.
+    pub guessing: AtomicBool,
     /// The call within which this one is made, if a script makes it.
     pub within: Option<CallId>,
     /// How many calls this one is within.

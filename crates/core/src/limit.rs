@@ -36,10 +36,11 @@ pub enum Limit {
     OwnServers,
     ValidationSteps,
     AuditQueue,
+    SecretGuesses,
 }
 
 impl Limit {
-    pub const ALL: [Limit; 28] = [
+    pub const ALL: [Limit; 29] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -68,6 +69,7 @@ impl Limit {
         Limit::OwnServers,
         Limit::ValidationSteps,
         Limit::AuditQueue,
+        Limit::SecretGuesses,
     ];
 
     /// Returns its name in metrics and in the documentation.
@@ -101,6 +103,7 @@ impl Limit {
             Limit::OwnServers => "own_servers",
             Limit::ValidationSteps => "validation_steps",
             Limit::AuditQueue => "audit_queue",
+            Limit::SecretGuesses => "secret_guesses",
         }
     }
 

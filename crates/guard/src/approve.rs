@@ -58,7 +58,7 @@ impl Layer for Approve {
         match call.trail.decision.get() {
             Some(Decision::Allow { .. }) => next.run(call),
             Some(Decision::Ask { rule }) => {
-                let asked = asked(&call, rule, &self.redactor);
+                let asked = asked(&call, rule, &self.redactor.for_call(&call));
                 Box::pin(async move {
                     let asked = Arc::new(asked?);
                     if !self.goes_on(&call, &asked).await? {

@@ -30,6 +30,6 @@ pub use policy::{
     Days, Explanation, Hours, Part, Policy, Rule, Verdict, When, announce_windows, default_for,
 };
 pub use rate::{Rate, RateSettings};
-pub use redact::{MASK_BEGINS, RedactError, Redactor, Scrubber, TokenShapes};
+pub use redact::{GuessAlert, MASK_BEGINS, RedactError, Redactor, Scrubber, TokenShapes};
 pub use stack::{GuardError, GuardSettings, Handles, stack};
 pub use validate::check_arguments;

@@ -78,6 +78,7 @@ struct Inner {
     durations: Family<ToolLabel, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
     rate_limited: Counter,
+    redactions: Counter,
     sessions: Family<TransportLabel, Gauge>,
     limit_hits: Family<LimitLabel, Counter>,
     connections: Gauge,
@@ -134,6 +135,8 @@ impl Metrics {
             "Calls and lists refused for coming too fast",
             rate_limited.clone(),
         );
+        let redactions = Counter::default();
+        registry.register("redactions", "Secrets that were masked in what clients read", redactions.clone());
         let sessions = Family::<TransportLabel, Gauge>::default();
         registry.register("sessions", "Open sessions by transport", sessions.clone());
         let limit_hits = Family::<LimitLabel, Counter>::default();
@@ -174,6 +177,7 @@ impl Metrics {
                 durations,
                 in_flight,
                 rate_limited,
+                redactions,
                 sessions,
                 limit_hits,
                 connections,
@@ -312,9 +316,11 @@ impl Layer for Metrics {
         Box::pin(async move {
             self.inner.in_flight.inc();
             let (series, started) = (self.series_of(&call), Instant::now());
+            let trail = call.trail.clone();
             let is_tool = matches!(call.target, Target::Tool(_));
             let mut under_way = InFlight { metrics: self, series, started, ending: None };
             let outcome = next.run(call).await;
+            self.inner.redactions.inc_by(trail.masked.load(Ordering::Relaxed) as u64);
             under_way.ending = Some(Ending::of(&outcome));
             // Whoever may not know of a tool must not find its name here either.
             if is_tool && outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unknown) {

@@ -8,11 +8,14 @@
 //! `forms` writes a secret in the ways it travels, `index` and `split` find them, `view`, `runs`, `base58` and `packed`
 //! undo escapes, encodings and compression, `shapes` knows tokens, those of `providers`, `scan` puts it all together within a
 //! `budget`, and `stream` does it piece by piece. What is large is scrubbed by the `scrub_pool`, not on an async worker.
+//! `look_alikes` and `guesses` keep a client from finding a weak secret by reading back guesses.
 
 mod base58;
 mod budget;
 mod forms;
+mod guesses;
 mod index;
+mod look_alikes;
 mod packed;
 mod providers;
 mod runs;
@@ -23,15 +26,18 @@ mod split;
 mod stream;
 mod view;
 
+pub use guesses::GuessAlert;
 pub use scan::MASK_BEGINS;
 pub use stream::Scrubber;
 
 use crate::contain;
 use arc_swap::ArcSwap;
 use budget::{Budget, OverBudget};
+use guesses::{Guesses, Reader};
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, InputRequired, Layer, Limits, LogMessage, Next, Outcome,
-    Output, Peer, Progress, Question, Scrub, Secret, ToolError, scrub_off_worker, value_size,
+    Answers, AskKind, AskRefused, BoxFuture, Call, Client, InputRequired, Layer, Limits, LogMessage, Next,
+    Outcome, Output, Peer, Progress, Question, Scope, Scrub, Secret, ToolError, Trail, scrub_off_worker,
+    value_size,
 };
 use scan::{Masks, Scan};
 use scrub_pool::{ScrubPool, Waiter};
@@ -45,6 +51,8 @@ use tokio::time::Instant;
 const VALUE_BYTES_MIN: usize = 8;
 /// How many secrets there may be. The index grows with them.
 const SECRETS_MAX: usize = 10_000;
+/// Who reads what the hub says outside of calls. No client can have such a name.
+const MESSAGES: &str = "(messages outside of calls)";
 
 /// Why a secret cannot be masked.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +79,8 @@ pub enum TokenShapes {
 #[derive(Clone)]
 pub struct Redactor {
     known: Arc<Knowledge>,
+    /// Who reads what is scrubbed, if a client does.
+    reader: Option<Arc<Reader>>,
 }
 
 struct Knowledge {
@@ -78,14 +88,41 @@ struct Knowledge {
     leaves_shapes: AtomicBool,
     /// Grows after every change.
     generation: AtomicU64,
+    guesses: Guesses,
 }
 
 impl Redactor {
     /// Knows the given values by name, and tokens by their shape.
     pub fn new(secrets: &[(String, Secret<String>)]) -> Result<Redactor, RedactError> {
         let masks = ArcSwap::from_pointee(Masks::new(secrets)?);
-        let known = Knowledge { masks, leaves_shapes: AtomicBool::new(false), generation: AtomicU64::new(0) };
-        Ok(Redactor { known: Arc::new(known) })
+        let known = Knowledge {
+            masks,
+            leaves_shapes: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            guesses: Guesses::default(),
+        };
+        Ok(Redactor { known: Arc::new(known), reader: None })
+    }
+
+    /// Returns one that knows the same and counts what the caller reads.
+    pub(crate) fn for_call(&self, call: &Call) -> Redactor {
+        self.read_by(Reader { client: call.caller.client.clone(), trail: call.trail.clone() })
+    }
+
+    /// Returns one that knows the same, for what the hub says to clients outside of calls. All of them count together.
+    pub fn for_messages(&self) -> Redactor {
+        let (name, scope) = (MESSAGES.to_owned(), Scope::everything());
+        let client = Arc::new(Client { name, scope, token: None });
+        self.read_by(Reader { client, trail: Arc::new(Trail::default()) })
+    }
+
+    fn read_by(&self, reader: Reader) -> Redactor {
+        Redactor { known: self.known.clone(), reader: Some(Arc::new(reader)) }
+    }
+
+    /// Returns which clients read as if they guessed a secret.
+    pub fn alerts(&self) -> Vec<GuessAlert> {
+        self.known.guesses.alerts()
     }
 
     /// Says what becomes of the tokens of others from now on. Portcullis' own are masked in any case.
@@ -175,10 +212,11 @@ impl Redactor {
         }
     }
 
-    fn scan<'m>(&self, masks: &'m Masks) -> Scan<'m> {
+    fn scan<'m>(&'m self, masks: &'m Masks) -> Scan<'m> {
         let leaves = self.known.leaves_shapes.load(Ordering::Acquire);
         let shapes = if leaves { TokenShapes::Leave } else { TokenShapes::Mask };
-        Scan { masks, shapes, budget: Budget::new() }
+        let counted = self.reader.as_deref().map(|reader| (reader, &self.known.guesses));
+        Scan { masks, shapes, budget: Budget::new(), counted }
     }
 }
 
@@ -210,12 +248,11 @@ impl Redact {
     }
 
     /// Errors quote arguments and upstream text, so they are scrubbed too.
-    async fn scrubbed(&self, mut outcome: Outcome, waiter: &Waiter) -> Outcome {
+    async fn scrubbed(&self, redactor: Redactor, mut outcome: Outcome, waiter: &Waiter) -> Outcome {
         let bytes = match &outcome {
             Ok(output) => output.size(),
             Err(error) => error_size(error),
         };
-        let redactor = self.redactor.clone();
         let scrub = move || {
             match &mut outcome {
                 Ok(output) => redactor.scrub_output(output),
@@ -246,7 +283,8 @@ fn members_size(members: &Map<String, Value>) -> usize {
 
 impl Layer for Redact {
     fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        let peer = RedactedPeer { peer: call.ctx.peer, redactor: self.redactor.clone() };
+        let redactor = self.redactor.for_call(&call);
+        let peer = RedactedPeer { peer: call.ctx.peer, redactor: redactor.clone() };
         call.ctx.peer = Arc::new(peer);
         // The deadline is kept further in; here it bounds how long a large outcome waits to be scrubbed.
         let deadline = contain::declared(&call).at_most(self.ceiling).deadline();
@@ -256,7 +294,7 @@ impl Layer for Redact {
             let outcome = next.run(call).await;
             let due = started + deadline + trail.waits.total();
             let waiter = Waiter { client, deadline, due, cancel };
-            self.scrubbed(outcome, &waiter).await
+            self.scrubbed(redactor, outcome, &waiter).await
         })
     }
 }
@@ -319,6 +357,8 @@ mod corpus_tests;
 mod leak_tests;
 #[cfg(test)]
 mod offset_leak_tests;
+#[cfg(test)]
+mod redaction_oracle_tests;
 #[cfg(test)]
 mod scan_starvation_tests;
 #[cfg(test)]

@@ -337,7 +337,8 @@ pub struct SecretSetArgs {
     /// Where it may be sent: a host, or *.example.com for all below it; and the field there, Authorization if left out; repeatable
     #[arg(long = "grant", value_name = "HOST[:FIELD]")]
     pub grants: Vec<String>,
-    /// Take a value that is ordinary text, such as a passphrase of plain words: it is redacted wherever it occurs
+    /// Take a value that can be guessed or is ordinary text: clients find it by reading back guesses, 10,000 a day each, or faster
+    /// if it is a word; and it is redacted wherever it occurs
     #[arg(long)]
     pub weak: bool,
     /// Only to say why there is none.

@@ -349,7 +349,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
         clock,
         face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
         limits: limits(config),
-        scrub: Arc::new(handles.redactor.clone()),
+        scrub: Arc::new(handles.redactor.for_messages()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     hub.attends(&servers.audience);

@@ -12,11 +12,13 @@ mod held;
 mod key;
 mod keyring;
 mod pending;
+mod strength;
 pub mod vocabulary;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
 pub use held::ABOUT as HELD_ABOUT;
 pub use key::{KeyKind, KeySource, Lock, WantedKey};
+pub use strength::{BITS_MIN, check_strength, entropy_bits, is_weak};
 
 use crate::kept::{Closed, FileError, KeptFile, Stamp};
 use arc_swap::ArcSwap;
@@ -57,6 +59,11 @@ pub enum SecretError {
     TooShort { name: String, bytes: usize },
     #[error("the value of `{name}` has {bytes} bytes, at most {VALUE_BYTES_MAX} are allowed")]
     TooLong { name: String, bytes: usize },
+    #[error(
+        "the value of `{name}` has about {bits} bits of entropy, at least {BITS_MIN} are needed: a client could guess it by \
+         reading back guesses and looking which one is masked; let its issuer make a longer one"
+    )]
+    Weak { name: String, bits: u32 },
     #[error("`{text}` is not a grant: {why}")]
     Grant { text: String, why: &'static str },
     #[error("no secret is named `{0}`; `portcullis secrets list` shows which exist")]

@@ -120,6 +120,7 @@ impl Desk for DemoDesk {
                 part("audit", None),
                 part("server search", Some("the program ended with exit code 1, 3 times in a row")),
             ],
+            alerts: Vec::new(),
             approvals_waiting: self.state().questions.waiting(),
             scripts_waiting: Some(2),
             servers: servers::briefs(),

@@ -14,6 +14,8 @@ pub struct Overview {
     /// Whether every part works.
     pub ready: bool,
     pub parts: Vec<PartHealth>,
+    /// What somebody should look at, in a sentence each: clients that read as if they guessed a secret.
+    pub alerts: Vec<String>,
     /// How many calls wait for a decision.
     pub approvals_waiting: usize,
     /// How many scripts do; nothing where this hub has no scripts.

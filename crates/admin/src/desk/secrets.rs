@@ -52,6 +52,9 @@ pub struct SetSecret {
     /// Where it may be sent, as `HOST` or `HOST:FIELD`. As it is, if left out.
     #[serde(default)]
     pub grants: Option<Vec<String>>,
+    /// Whether a value is taken that clients could guess.
+    #[serde(default)]
+    pub weak: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

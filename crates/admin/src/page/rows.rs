@@ -150,6 +150,7 @@ mod tests {
             now,
             ready: true,
             parts: Vec::new(),
+            alerts: Vec::new(),
             approvals_waiting: 0,
             scripts_waiting: None,
             servers: Vec::new(),

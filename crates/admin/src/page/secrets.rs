@@ -48,7 +48,7 @@ async fn changed(visit: &Visit, name: &str, what: &str, form: &Form) -> Result<S
         "add" | "set" => {
             // A new name without a place is one that only the configuration uses; an old one keeps its places.
             let grants = (what == "add").then(|| form.lines("grants"));
-            let new = SetSecret { value: value(form), grants };
+            let new = SetSecret { value: value(form), grants, weak: form.get("weak") == "yes" };
             let asked = counter.ask(|desk| desk.set_secret(own, new, by)).await;
             asked.map(|secret| format!("Secret `{}` is set.", secret.name)).map_err(Clean::into_inner)
         }

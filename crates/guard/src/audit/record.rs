@@ -6,7 +6,7 @@ use crate::beside;
 use crate::ending::Ending;
 use crate::redact::Redactor;
 use portcullis_core::text::is_unseen;
-use portcullis_core::{Call, CallId, Client, Effect, Event, Origin, ToolDef, Trail};
+use portcullis_core::{Call, CallId, Client, Effect, Event, Limit, Origin, ToolDef, Trail};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -227,6 +227,14 @@ impl Record {
                 line.text("approval", approval);
             }
             line.word("outcome", ending.as_str());
+            let masked = subject.trail.masked.load(Ordering::Relaxed);
+            if masked > 0 {
+                line.number("masked", masked as u64);
+            }
+            // The client reads as if it guessed a weak secret.
+            if subject.trail.guessing.load(Ordering::Relaxed) {
+                line.word("alert", Limit::SecretGuesses.label());
+            }
             line.number("bytes", *bytes as u64);
             line.number("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
         }

@@ -4,6 +4,7 @@
 //! `runs` and then looked at again.
 
 use super::index::{LITERAL_BYTES_MIN, Literal};
+use super::look_alikes::LookAlikes;
 use super::split;
 use super::view::{self, Near};
 use base64::Engine;
@@ -19,47 +20,79 @@ pub(super) const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefgh
 const BASE85: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
+/// In which of the ways below something is written. Two values of the same shape have the same ways.
+pub(super) type FormKind = u8;
+const KIND_ASCII85: FormKind = 14;
+const KIND_BASE85: FormKind = 15;
+const KIND_BASE58: FormKind = 16;
+
 pub(super) fn forms_of(value: &str) -> Vec<Literal> {
+    let mut forms: Vec<Literal> = forms_by_kind(value).into_iter().map(|(_, form)| form).collect();
+    // Of a weak secret only what is counted: another form would tell for nothing which guess is right.
+    if !LookAlikes::covers(value) {
+        forms.extend(more_forms(value));
+    }
+    // The longest first: one that is found hides those within it.
+    forms.sort_unstable_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms
+}
+
+/// Returns the forms that strong secrets alone are looked for in.
+fn more_forms(value: &str) -> Vec<Literal> {
     let text = |text: &str| Literal { bytes: text.to_ascii_lowercase().into(), exact: false, breaks: true };
     let odd = |bytes: Vec<u8>, exact| Literal { bytes, exact, breaks: false };
     let mut forms = Vec::new();
-    for written in [value.to_owned(), value.to_lowercase(), value.to_uppercase(), view::composed(value)] {
-        forms.extend([text(&written), text(&written.replace(' ', "+"))]);
-    }
-    // A value is often trimmed on its way. What seems to be an escape in it is undone together with real ones, and
-    // a backslash at its end then takes what follows.
-    forms.extend([value.trim(), value.trim_end_matches('\\')].map(text));
-    if let Some(undone) = view::unescaped(value.as_bytes(), &Near::new([value].into_iter())) {
-        forms.push(text(&String::from_utf8_lossy(&undone.bytes)));
-    }
-    // What is left must still be more than a word.
-    forms.retain(|form| form.bytes.len() >= super::VALUE_BYTES_MIN);
-
-    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-    forms.push(text(&hex));
-    forms.extend(base64_forms(value.as_bytes()));
-    if value.len() < SHORT_BYTES {
-        forms.extend(base64_forms(STANDARD.encode(value).as_bytes()));
-        forms.extend(base64_forms(STANDARD_NO_PAD.encode(value).as_bytes()));
-    }
-    // Also those that would be decoded: in small letters they look like words, which are not.
-    forms.extend((0..5).map(|offset| odd(base32_inner(value.as_bytes(), offset), false)));
-    forms.push(text(&value.chars().rev().collect::<String>()));
-    forms.push(odd(value.bytes().map(rotated).collect(), false));
     forms.extend(base85_forms(value.as_bytes(), 4).map(|form| odd(form, true)));
     forms.extend(base85_forms(STANDARD_NO_PAD.encode(value).as_bytes(), 1).map(|form| odd(form, true)));
     if value.len() <= BASE58_BYTES_MAX {
-        forms.push(odd(base58(value.as_bytes()), true));
         let engines = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD];
         forms.extend(engines.map(|engine| odd(base58(engine.encode(value).as_bytes()), true)));
+        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
         forms.push(odd(base58(hex.as_bytes()), true));
     }
     forms.extend(quoted(value).iter().map(|form| text(form)));
     forms.extend(split_forms(value).iter().map(|form| text(form)));
-    // The longest first: one that is found hides those within it.
-    forms.sort_unstable_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));
-    forms.dedup();
     forms.retain(|form| form.bytes.len() >= LITERAL_BYTES_MIN);
+    forms
+}
+
+/// Returns every form that is counted, with its kind.
+pub(super) fn forms_by_kind(value: &str) -> Vec<(FormKind, Literal)> {
+    let text = |text: &str| Literal { bytes: text.to_ascii_lowercase().into(), exact: false, breaks: true };
+    let odd = |bytes: Vec<u8>, exact| Literal { bytes, exact, breaks: false };
+    let numbered = |first: FormKind, forms: Vec<Literal>| (first..).zip(forms);
+    let mut forms = Vec::new();
+    let written = [value.to_owned(), value.to_lowercase(), value.to_uppercase(), view::composed(value)];
+    forms.extend(numbered(0, written.iter().map(|written| text(written)).collect()));
+    forms.extend(numbered(4, written.iter().map(|written| text(&written.replace(' ', "+"))).collect()));
+    // A value is often trimmed on its way. What seems to be an escape in it is undone together with real ones, and
+    // a backslash at its end then takes what follows.
+    forms.extend(numbered(8, [value.trim(), value.trim_end_matches('\\')].map(text).into()));
+    if let Some(undone) = view::unescaped(value.as_bytes(), &Near::new([value].into_iter())) {
+        forms.push((10, text(&String::from_utf8_lossy(&undone.bytes))));
+    }
+    // What is left must still be more than a word.
+    forms.retain(|(_, form)| form.bytes.len() >= super::VALUE_BYTES_MIN);
+
+    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    forms.push((11, text(&hex)));
+    forms.push((12, text(&value.chars().rev().collect::<String>())));
+    forms.push((13, odd(value.bytes().map(rotated).collect(), false)));
+    forms.push((KIND_ASCII85, odd(base85(value.as_bytes(), |digit| ASCII85 + digit), true)));
+    forms.push((KIND_BASE85, odd(base85(value.as_bytes(), |digit| BASE85[digit as usize % 85]), true)));
+    if value.len() <= BASE58_BYTES_MAX {
+        forms.push((KIND_BASE58, odd(base58(value.as_bytes()), true)));
+    }
+    forms.extend(numbered(20, base64_forms(value.as_bytes()).collect()));
+    // Also those that would be decoded: in small letters they look like words, which are not.
+    let base32 = (0..5).map(|offset| odd(base32_inner(value.as_bytes(), offset), false));
+    forms.extend(numbered(50, base32.collect()));
+    if value.len() < SHORT_BYTES {
+        forms.extend(numbered(30, base64_forms(STANDARD.encode(value).as_bytes()).collect()));
+        forms.extend(numbered(40, base64_forms(STANDARD_NO_PAD.encode(value).as_bytes()).collect()));
+    }
+    forms.retain(|(_, form)| form.bytes.len() >= LITERAL_BYTES_MIN);
     forms
 }
 
@@ -166,4 +199,51 @@ fn base58(value: &[u8]) -> Vec<u8> {
         }
     }
     digits.iter().rev().map(|digit| BASE58[*digit as usize]).collect()
+}
+
+/// Whether nearly any character can stand nearly anywhere in this form, so that only decoding tells what it is.
+pub(super) fn is_dense(kind: FormKind) -> bool {
+    matches!(kind, KIND_ASCII85 | KIND_BASE85 | KIND_BASE58)
+}
+
+/// Returns the beginning of a dense form that can be decoded alone.
+pub(super) fn group_of(kind: FormKind, form: &[u8]) -> Option<&[u8]> {
+    if kind == KIND_BASE58 { None } else { form.get(..5) }
+}
+
+/// Returns what a dense form stands for.
+pub(super) fn decoded(kind: FormKind, form: &[u8]) -> Option<Vec<u8>> {
+    let place = |alphabet: &[u8], byte: u8| alphabet.iter().position(|known| *known == byte);
+    let in_groups = |digit: &dyn Fn(u8) -> Option<u64>| {
+        let mut bytes = Vec::new();
+        for group in form.chunks(5) {
+            let number = group.iter().try_fold(0, |number, byte| Some(number * 85 + digit(*byte)?))?;
+            bytes.extend_from_slice(&u32::try_from(number).ok()?.to_be_bytes());
+        }
+        Some(bytes)
+    };
+    match kind {
+        KIND_ASCII85 => {
+            in_groups(&|byte| byte.checked_sub(ASCII85).filter(|digit| *digit < 85).map(u64::from))
+        }
+        KIND_BASE85 => in_groups(&|byte| place(BASE85, byte).map(|digit| digit as u64)),
+        KIND_BASE58 => {
+            // Least significant first.
+            let mut bytes: Vec<u8> = Vec::new();
+            for byte in form {
+                let mut carry = u32::try_from(place(BASE58, *byte)?).ok()?;
+                for byte in &mut bytes {
+                    carry += u32::from(*byte) * 58;
+                    (*byte, carry) = (carry as u8, carry >> 8);
+                }
+                while carry > 0 {
+                    bytes.push(carry as u8);
+                    carry >>= 8;
+                }
+            }
+            bytes.reverse();
+            Some(bytes)
+        }
+        _ => None,
+    }
 }

@@ -17,7 +17,7 @@ pub(super) const LITERAL_BYTES_MIN: usize = WINDOW;
 /// Bytes of a gram; also the distance between the positions that are looked up.
 const GRAM: usize = 4;
 /// The part of a literal whose grams are entered: one of any four consecutive positions starts a gram inside it.
-const WINDOW: usize = 2 * GRAM - 1;
+pub(super) const WINDOW: usize = 2 * GRAM - 1;
 /// The filter has this many bits: 32 KiB, so that it stays in the nearest cache.
 const FILTER_BITS_LOG2: u32 = 18;
 const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG2 - 6);
@@ -250,48 +250,71 @@ impl Literal {
     ) -> Result<Option<(usize, usize)>, OverBudget> {
         let window = anchor.window as usize;
         let Some(start) = at.checked_sub(anchor.at as usize - window) else { return Ok(None) };
-        let whole = text.get(start..start + WINDOW).is_some_and(|there| {
-            self.bytes[window..].iter().zip(there).all(|(ours, theirs)| self.same(*ours, *theirs))
-        });
-        if !whole {
-            return Ok(None);
-        }
-        let after = self.walk(self.bytes[window..].iter(), text[start..].iter(), budget)?;
-        let before = self.walk(self.bytes[..window].iter().rev(), text[..start].iter().rev(), budget)?;
-        Ok(before.zip(after).map(|(before, after)| (start - before, start + after)))
+        spread_around(&self.bytes, window, text, start, |ours, theirs| self.same(*ours, theirs), budget)
     }
+}
 
-    /// Returns how much of the text it takes to read all of `ours`.
-    fn walk<'b>(
-        &self,
-        mut ours: impl Iterator<Item = &'b u8>,
-        theirs: impl Iterator<Item = &'b u8>,
-        budget: &mut Budget,
-    ) -> Result<Option<usize>, OverBudget> {
-        let (mut wanted, mut gap, mut read) = (ours.next(), 0, 0);
-        for byte in theirs {
-            while wanted.is_some_and(|w| w.is_ascii_whitespace() && !self.same(*w, *byte))
-                && !byte.is_ascii_whitespace()
-            {
-                wanted = ours.next();
-            }
-            let Some(byte_wanted) = wanted else { break };
-            read += 1;
-            if self.same(*byte_wanted, *byte) {
-                (wanted, gap) = (ours.next(), 0);
-            } else if byte.is_ascii_whitespace() && gap < GAP_BYTES_MAX {
-                gap += 1;
-            } else {
-                break;
-            }
-            if wanted.is_none() {
-                break;
-            }
-        }
-        budget.compare(read + 1)?;
-        let rest_is_space = wanted.is_none_or(u8::is_ascii_whitespace) && ours.all(u8::is_ascii_whitespace);
-        Ok(rest_is_space.then_some(read))
+/// Something that a byte of a text can fit, where the text may have space in it.
+pub(super) trait Fitted {
+    /// Whether it is space itself, which may be left out.
+    fn is_space(&self) -> bool;
+}
+
+impl Fitted for u8 {
+    fn is_space(&self) -> bool {
+        self.is_ascii_whitespace()
     }
+}
+
+/// Returns where all of `ours` stands, with space in it or without its own, if the part of it that begins at `window` stands
+/// in one piece at `start`.
+pub(super) fn spread_around<T: Fitted>(
+    ours: &[T],
+    window: usize,
+    text: &[u8],
+    start: usize,
+    fits: impl Fn(&T, u8) -> bool,
+    budget: &mut Budget,
+) -> Result<Option<(usize, usize)>, OverBudget> {
+    let whole = text
+        .get(start..start + WINDOW)
+        .is_some_and(|there| ours[window..].iter().zip(there).all(|(ours, theirs)| fits(ours, *theirs)));
+    if !whole {
+        return Ok(None);
+    }
+    let after = walk(ours[window..].iter(), text[start..].iter(), &fits, budget)?;
+    let before = walk(ours[..window].iter().rev(), text[..start].iter().rev(), &fits, budget)?;
+    Ok(before.zip(after).map(|(before, after)| (start - before, start + after)))
+}
+
+/// Returns how much of the text it takes to read all of `ours`.
+fn walk<'b, T: Fitted + 'b>(
+    mut ours: impl Iterator<Item = &'b T>,
+    theirs: impl Iterator<Item = &'b u8>,
+    fits: impl Fn(&T, u8) -> bool,
+    budget: &mut Budget,
+) -> Result<Option<usize>, OverBudget> {
+    let (mut wanted, mut gap, mut read) = (ours.next(), 0, 0);
+    for byte in theirs {
+        while wanted.is_some_and(|w| w.is_space() && !fits(w, *byte)) && !byte.is_ascii_whitespace() {
+            wanted = ours.next();
+        }
+        let Some(byte_wanted) = wanted else { break };
+        read += 1;
+        if fits(byte_wanted, *byte) {
+            (wanted, gap) = (ours.next(), 0);
+        } else if byte.is_ascii_whitespace() && gap < GAP_BYTES_MAX {
+            gap += 1;
+        } else {
+            break;
+        }
+        if wanted.is_none() {
+            break;
+        }
+    }
+    budget.compare(read + 1)?;
+    let rest_is_space = wanted.is_none_or(Fitted::is_space) && ours.all(Fitted::is_space);
+    Ok(rest_is_space.then_some(read))
 }
 
 fn fold(gram: u32) -> u32 {

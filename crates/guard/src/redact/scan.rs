@@ -2,7 +2,9 @@
 
 use super::budget::{Budget, OverBudget};
 use super::forms::forms_of;
+use super::guesses::{Guesses, Reader};
 use super::index::{Hit, Index, Literal};
+use super::look_alikes::LookAlikes;
 use super::split::Split;
 use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
@@ -11,6 +13,8 @@ use portcullis_store::secrets::vocabulary::is_structure;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 /// How everything begins that stands instead of a secret.
 pub const MASK_BEGINS: &str = "[REDACTED";
@@ -28,6 +32,11 @@ pub(super) struct Masks {
     /// What stands in place of each kind: first the shapes, then the secrets.
     labels: Vec<String>,
     near: Near,
+    /// By label: whether its look-alikes are counted.
+    weak: Vec<bool>,
+    weak_values: Vec<Secret<String>>,
+    /// Made when a client first reads something: most hubs have no weak secret, and commands have no client.
+    look_alikes: OnceLock<LookAlikes>,
     /// How many bytes the longest secret has.
     pub(super) value_bytes_max: usize,
 }
@@ -43,7 +52,7 @@ impl Masks {
         let mark =
             |mark: &[u8]| (Literal { bytes: mark.to_vec(), exact: false, breaks: false }, PRIVATE_KEY_MARK);
         let mut literals: Vec<_> = shapes::PRIVATE_KEY_MARKS.map(mark).into();
-        let mut values = Vec::new();
+        let (mut values, mut weak, mut weak_values) = (Vec::new(), vec![false; labels.len()], Vec::new());
         for (name, value) in secrets {
             let value = value.expose();
             // The name is written into JSON that is already escaped.
@@ -56,17 +65,29 @@ impl Masks {
             }
             let number = u32::try_from(labels.len()).unwrap_or(u32::MAX);
             literals.extend(forms_of(value).into_iter().map(|form| (form, number)));
-            values.push((value.as_str(), number));
             labels.push(label(name));
+            let is_weak = LookAlikes::covers(value);
+            weak.push(is_weak);
+            if is_weak {
+                weak_values.push(Secret::new(value.clone()));
+            } else {
+                values.push((value.as_str(), number));
+            }
         }
         let value_bytes_max = secrets.iter().map(|(_, value)| value.expose().len()).max().unwrap_or_default();
         let near = Near::new(secrets.iter().map(|(_, value)| value.expose().as_str()));
-        Ok(Masks {
-            index: Index::new(literals, Split::new(values.into_iter())),
-            labels,
-            near,
-            value_bytes_max,
-        })
+        let (index, look_alikes) = (Index::new(literals, Split::new(values.into_iter())), OnceLock::new());
+        Ok(Masks { index, labels, near, weak, weak_values, look_alikes, value_bytes_max })
+    }
+
+    /// Returns the look-alikes of weak secrets, if there are such.
+    fn look_alikes(&self) -> Option<&LookAlikes> {
+        let made = || LookAlikes::new(self.weak_values.iter().map(|value| value.expose().as_str()));
+        (!self.weak_values.is_empty()).then(|| self.look_alikes.get_or_init(made))
+    }
+
+    fn is_weak(&self, hit: &Hit) -> bool {
+        self.weak.get(hit.label as usize).copied().unwrap_or_default()
     }
 
     pub(super) fn label(&self, hit: Hit) -> &str {
@@ -79,6 +100,8 @@ pub(super) struct Scan<'m> {
     pub(super) masks: &'m Masks,
     pub(super) shapes: TokenShapes,
     pub(super) budget: Budget,
+    /// Who reads it, and what clients have read before.
+    pub(super) counted: Option<(&'m Reader, &'m Guesses)>,
 }
 
 impl Scan<'_> {
@@ -87,6 +110,9 @@ impl Scan<'_> {
         match self.regions(text.as_bytes()) {
             Ok(regions) if regions.is_empty() => Cow::Borrowed(text),
             Ok(regions) => {
+                if let Some((reader, _)) = self.counted {
+                    reader.trail.masked.fetch_add(regions.len(), Ordering::Relaxed);
+                }
                 let (mut scrubbed, mut copied) = (String::new(), 0);
                 for hit in regions {
                     let start = text.floor_char_boundary(hit.start).max(copied);
@@ -160,6 +186,13 @@ impl Scan<'_> {
         let mut hits = self.look(text, 0, None)?;
         // Whatever is registered, a message stays one: keys, methods and fixed values are no secret of anybody's.
         hits.retain(|hit| !is_structure(text, hit.start, hit.end));
+        // A secret among masked look-alikes must not stand out by its name.
+        if let Some((reader, guesses)) = self.counted
+            && hits.iter().any(|hit| self.masks.is_weak(hit))
+            && guesses.is_spent(reader)
+        {
+            hits.iter_mut().filter(|hit| self.masks.is_weak(hit)).for_each(|hit| hit.label = LOOK_ALIKE);
+        }
         if hits.len() > 1 {
             // Where several begin, the longest is named.
             hits.sort_unstable_by_key(|hit| (hit.start, std::cmp::Reverse(hit.end)));
@@ -177,6 +210,13 @@ impl Scan<'_> {
     fn look(&mut self, text: &[u8], depth: usize, from: Option<&View>) -> Result<Vec<Hit>, OverBudget> {
         let sweep = self.masks.index.sweep(text, depth > 0, &mut self.budget)?;
         let mut hits = sweep.hits;
+        if let (Some((reader, guesses)), Some(look_alikes)) = (self.counted, self.masks.look_alikes()) {
+            look_alikes.find(text, &mut self.budget, |one| {
+                if !guesses.admit(reader, &one) {
+                    add_look_alike(&mut hits, one.start, one.end);
+                }
+            })?;
+        }
         if hits.iter().any(|hit| hit.label == PRIVATE_KEY_MARK) {
             let marks = hits.extract_if(.., |hit| hit.label == PRIVATE_KEY_MARK).map(|hit| hit.start);
             let marks: Vec<usize> = marks.collect();
@@ -224,5 +264,17 @@ impl Scan<'_> {
     }
 }
 
+/// Adds a look-alike; those that overlap become one, because a text can have as many as bytes.
+fn add_look_alike(hits: &mut Vec<Hit>, start: usize, end: usize) {
+    match hits.last_mut() {
+        Some(last) if last.label == LOOK_ALIKE && (last.start..=last.end).contains(&start) => {
+            last.end = last.end.max(end);
+        }
+        _ => hits.push(Hit { start, end, label: LOOK_ALIKE }),
+    }
+}
+
 /// Stands for no label.
 const PRIVATE_KEY_MARK: u32 = u32::MAX;
+/// Has no name of its own: it may be a secret, or look like one.
+const LOOK_ALIKE: u32 = u32::MAX - 1;

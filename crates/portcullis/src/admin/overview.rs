@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{Minute, Overview, PartHealth, Settings};
 use portcullis_core::{Clock, SystemClock};
+use portcullis_guard::GuessAlert;
 
 impl HubDesk {
     pub(super) async fn glance(&self) -> Result<Overview, Problem> {
@@ -43,6 +44,7 @@ impl HubDesk {
                 now: now(),
                 ready: parts.iter().all(|part| part.works),
                 parts,
+                alerts: composed.handles.redactor.alerts().iter().map(alert).collect(),
                 approvals_waiting: waiting.map_or(0, |waiting| waiting.len()),
                 scripts_waiting,
                 servers: servers::briefs(&composed),
@@ -67,6 +69,17 @@ impl HubDesk {
         })
         .await
     }
+}
+
+fn alert(alert: &GuessAlert) -> String {
+    let minutes = alert.ends_in.as_secs().div_ceil(60);
+    format!(
+        "Client `{}` read more values that look like a weak secret than it may, as one that guesses it would. They are masked \
+         for it; it may read others in {} h {} min.",
+        alert.client,
+        minutes / 60,
+        minutes % 60
+    )
 }
 
 pub(super) fn micros(duration: std::time::Duration) -> u64 {

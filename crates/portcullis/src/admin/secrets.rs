@@ -3,7 +3,9 @@
 use super::{HubDesk, blocking, done};
 use portcullis_admin::desk::{Actor, Done, GrantSecret, SecretShown, Secrets, SetSecret};
 use portcullis_admin::{Code, Problem};
-use portcullis_store::secrets::{Grant, SecretError, SecretInfo, is_secret_name, vocabulary};
+use portcullis_store::secrets::{
+    Grant, SecretError, SecretInfo, VALUE_BYTES_MIN, check_strength, is_secret_name, vocabulary,
+};
 
 impl HubDesk {
     pub(super) async fn list_secrets(&self) -> Result<Secrets, Problem> {
@@ -21,7 +23,11 @@ impl HubDesk {
         let grants = new.grants.as_deref().map(parsed).transpose()?;
         let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
         let info = blocking(move || {
-            vocabulary::check(&name, new.value.0.expose()).map_err(problem)?;
+            let value = new.value.0.expose();
+            vocabulary::check(&name, value).map_err(problem)?;
+            if !new.weak && is_secret_name(&name) && value.len() >= VALUE_BYTES_MIN {
+                check_strength(&name, value).map_err(problem)?;
+            }
             let info = store.set(&name, &new.value.0, grants).map_err(problem)?;
             // Masked before anyone can use it.
             live.apply();
@@ -89,6 +95,7 @@ fn problem(error: SecretError) -> Problem {
         | SecretError::NoHandle
         | SecretError::TooShort { .. }
         | SecretError::TooLong { .. }
+        | SecretError::Weak { .. }
         | SecretError::Grant { .. }
         | SecretError::NotAddress(_)
         | SecretError::Ordinary { .. }
@@ -103,6 +110,7 @@ fn problem(error: SecretError) -> Problem {
     };
     let message = match &error {
         SecretError::Name(name) => SecretError::Name(portcullis_core::json::printable(name)).to_string(),
+        SecretError::Weak { .. } => format!("{error}, or take it as it is (`weak`)"),
         other => other.to_string(),
     };
     Problem::new(code, message)

@@ -8,7 +8,8 @@ use crate::{BadUsage, hidden, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_store::secrets::{
-    Grant, SecretError, SecretInfo, SecretRef, SecretStore, VALUE_BYTES_MAX, vocabulary,
+    Grant, SecretError, SecretInfo, SecretRef, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN, check_strength,
+    vocabulary,
 };
 use serde_json::{Value, json};
 use std::fs::File;
@@ -48,6 +49,7 @@ fn explained(error: SecretError) -> anyhow::Error {
         | SecretError::NoHandle
         | SecretError::TooShort { .. }
         | SecretError::TooLong { .. }
+        | SecretError::Weak { .. }
         | SecretError::Grant { .. }
         | SecretError::Ordinary { .. }
         | SecretError::WeakPassphrase { .. } => BadUsage(error.to_string()).into(),
@@ -75,6 +77,12 @@ fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: b
     let value = read_value(name)?;
     let check = if args.weak { vocabulary::check_confirmed } else { vocabulary::check };
     check(name, value.expose()).map_err(explained)?;
+    if let Err(weak) = weakness(name, &value) {
+        if !args.weak {
+            return Err(BadUsage(format!("{weak}, or take it as it is with --weak")).into());
+        }
+        print::note(format!("Warning: {weak}."));
+    }
     let had_key = store.key_file().is_none_or(Path::exists);
     let grants = (!grants.is_empty()).then_some(grants);
     let info = store.set(name, &value, grants).map_err(explained)?;
@@ -86,6 +94,12 @@ fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: b
     }
     tell(&info, "is set", as_json);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says why clients could guess the value. What is no secret at all is told by the store.
+fn weakness(name: &str, value: &Secret<Zeroizing<String>>) -> Result<(), SecretError> {
+    let value = value.expose();
+    if value.len() < VALUE_BYTES_MIN { Ok(()) } else { check_strength(name, value) }
 }
 
 /// Takes the value from a person at the terminal, or from a program by way of standard input.

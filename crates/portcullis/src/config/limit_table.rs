@@ -95,6 +95,12 @@ fn about(limit: Limit) -> (Bound, &'static str) {
             Fixed("1024 records of a client that wait to be written, 8192 in all, for 5 s"),
             "the call is not made, and ends with `unavailable`",
         ),
+        Limit::SecretGuesses => (
+            Fixed(
+                "10000 guesses of weak secrets, of a client in a day; each different value that looks like one counts",
+            ),
+            "others are masked like the secret, and an alert is raised",
+        ),
     }
 }
 

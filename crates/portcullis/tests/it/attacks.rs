@@ -30,6 +30,7 @@ mod parent_environment;
 mod overheard_changes;
 mod poisoned_definitions;
 mod respelt_names;
+mod redaction_oracle;
 mod rug_pull;
 mod second_message;
 mod server_as_user;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Limits that need a clock or a tool of the test's own; those tests are beside the code.
-const ELSEWHERE: [Limit; 7] = [
+const ELSEWHERE: [Limit; 8] = [
     Limit::SessionIdle,
     Limit::CallTime,
     Limit::ArgumentBytes,
@@ -19,6 +19,7 @@ const ELSEWHERE: [Limit; 7] = [
     Limit::OwnServers,
     Limit::ValidationSteps,
     Limit::AuditQueue,
+    Limit::SecretGuesses,
 ];
 
 const TIGHT: &str = "[limits]

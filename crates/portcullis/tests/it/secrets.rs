@@ -139,7 +139,7 @@ fn a_running_hub_hears_of_a_change_at_once() {
     assert!(user.read_note().contains(VALUE));
     assert_eq!(user.run_with(&["secrets", "set", "TOKEN"], VALUE).code, 0);
     assert!((0..TRIES).any(|_| user.read_note().contains("[REDACTED:TOKEN]")));
-    assert_eq!(user.run_with(&["secrets", "set", "TOKEN"], "another-value-7").code, 0);
+    assert_eq!(user.run_with(&["secrets", "set", "TOKEN"], "another-value-8d1f2b7c").code, 0);
     assert!((0..TRIES).any(|_| user.read_note().contains(VALUE)));
     assert_eq!(user.run_with(&["secrets", "set", "OTHER"], VALUE).code, 0);
     assert!((0..TRIES).any(|_| user.read_note().contains("[REDACTED:OTHER]")));

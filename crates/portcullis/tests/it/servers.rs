@@ -352,7 +352,7 @@ async fn what_does_not_let_us_in_or_cannot_be_used_says_what_to_do() {
     assert!(said.contains(wanted), "{said}");
     hub.process.stop().await;
     // A secret that is there, but for another place.
-    let set = home.command(&["secrets", "set", "FAR", "--grant", "far.example.com"]);
+    let set = home.command(&["secrets", "set", "FAR", "--weak", "--grant", "far.example.com"]);
     let set = run(set, "abcdefgh12345").await;
     assert_eq!(set.code, 0, "{set:?}");
     home.configure(&format!("{entry}headers = {{ Authorization = \"Bearer secret:FAR\" }}\n"));

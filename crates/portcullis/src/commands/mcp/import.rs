@@ -11,7 +11,7 @@ use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
 use portcullis_core::{Secret, SystemClock};
-use portcullis_store::secrets::{Grant, Lock, SecretStore, lock_of};
+use portcullis_store::secrets::{Grant, Lock, SecretStore, check_strength, lock_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -287,6 +287,10 @@ fn keep_secrets(store: &SecretStore, imported: &Imported) -> Result<()> {
         let value = Secret::new(Zeroizing::new(value.expose().clone()));
         // Registered with the redactor once a person has trusted the server.
         store.set_pending(name, &value, grant)?;
+        // Taken all the same: in the other program's file it is in clear.
+        if let Err(weak) = check_strength(name, value.expose()) {
+            print::note(format!("Warning: {weak}."));
+        }
     }
     Ok(())
 }

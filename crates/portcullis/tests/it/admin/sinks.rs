@@ -28,7 +28,11 @@ async fn no_answer_holds_a_secret() {
     ));
     let hub = home.serve().await;
     let ann = Admin::first(&hub).await;
-    let set = ann.send("PUT", "/secrets/LEAK", json!({ "value": SECRET, "grants": ["example.com"] })).await;
+    let mut leak = json!({ "value": SECRET, "grants": ["example.com"] });
+    let refused = ann.send("PUT", "/secrets/LEAK", leak.clone()).await;
+    assert!(refused.status() == 400 && refused.text().contains("bits of entropy"), "{}", refused.text());
+    leak["weak"] = json!(true);
+    let set = ann.send("PUT", "/secrets/LEAK", leak).await;
     assert_eq!(set.status(), 200, "{}", set.text());
     let mut client = http(&hub, "2025-06-18").await;
     client.call("workspace_write", json!({ "path": "s.md", "content": SECRET })).await;

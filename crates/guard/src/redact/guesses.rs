@@ -1,0 +1,133 @@
+//! Bounds how many guesses of weak secrets a client can check by reading them back.
+//!
+//! Each distinct look-alike that a client reads is a guess, or several: it sees whether it is masked. So many are free each day; beyond
+//! them all look-alikes are masked like the secret itself, and the client learns nothing. What a client has read before tells
+//! it nothing new and stays as it was. The first one that is masked raises an alert.
+
+use super::look_alikes::LookAlike;
+use portcullis_core::{Client, Limit, Trail};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many guesses a client has in a [`PERIOD`]. Eight digits are 10^8, and last 27 years. A number as it is counts as two, because it
+/// is also looked for backwards.
+pub(super) const GUESSES_MAX: usize = 10_000;
+const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many clients have an account: 20 MB at most.
+const ACCOUNTS_MAX: usize = 256;
+
+/// For whom something is scrubbed, and in which call.
+pub(super) struct Reader {
+    pub(super) client: Arc<Client>,
+    pub(super) trail: Arc<Trail>,
+}
+
+/// The accounts of all clients.
+pub(super) struct Guesses {
+    accounts: Mutex<HashMap<String, Account>>,
+    /// Keyed, so that no client can choose two look-alikes that count as one.
+    hasher: RandomState,
+    max: usize,
+}
+
+struct Account {
+    since: Instant,
+    /// Digests of what was read. Some in a million are taken for others, which is as many guesses more.
+    read: HashSet<u32>,
+    guesses: usize,
+    /// Whether all guesses are used up, and look-alikes are masked.
+    spent: bool,
+}
+
+/// A client that reads more look-alikes of secrets than it may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuessAlert {
+    pub client: String,
+    /// How long look-alikes go on being masked for it.
+    pub ends_in: Duration,
+}
+
+impl Default for Guesses {
+    fn default() -> Guesses {
+        Guesses::new(GUESSES_MAX)
+    }
+}
+
+impl Guesses {
+    pub(super) fn new(max: usize) -> Guesses {
+        Guesses { accounts: Mutex::default(), hasher: RandomState::new(), max }
+    }
+
+    /// Counts what a client is about to read. Returns whether it may read it.
+    pub(super) fn admit(&self, reader: &Reader, one: &LookAlike<'_>) -> bool {
+        let client = &reader.client.name;
+        let digest = self.hasher.hash_one(one.said) as u32;
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if !accounts.contains_key(client) {
+            if accounts.len() >= ACCOUNTS_MAX {
+                drop_one(&mut accounts);
+            }
+            accounts.insert(client.clone(), Account::new(now));
+        }
+        let Some(account) = accounts.get_mut(client) else { return false };
+        if now.duration_since(account.since) >= PERIOD {
+            *account = Account::new(now);
+        }
+        if account.read.contains(&digest) {
+            return true;
+        }
+        if !account.spent && account.guesses + one.guesses <= self.max {
+            account.guesses += one.guesses;
+            account.read.insert(digest);
+            return true;
+        }
+        reader.trail.guessing.store(true, Ordering::Relaxed);
+        if !std::mem::replace(&mut account.spent, true) {
+            drop(accounts);
+            Limit::SecretGuesses.hit();
+            tracing::error!(
+                target: "redaction", client = %client, guesses = self.max,
+                "A client reads many values that look like a weak secret, as one that guesses it would. They are masked \
+                 for it for the rest of the day."
+            );
+        }
+        false
+    }
+
+    /// Returns whether look-alikes are masked for the client.
+    pub(super) fn is_spent(&self, reader: &Reader) -> bool {
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.get(&reader.client.name).is_some_and(|account| account.spent)
+    }
+
+    /// Returns who reads more than it may, in the order of their names.
+    pub(super) fn alerts(&self) -> Vec<GuessAlert> {
+        let (now, accounts) = (Instant::now(), self.accounts.lock().unwrap_or_else(PoisonError::into_inner));
+        let alert = |(client, account): (&String, &Account)| {
+            let ends_in = (account.since + PERIOD).saturating_duration_since(now);
+            (account.spent && !ends_in.is_zero()).then(|| GuessAlert { client: client.clone(), ends_in })
+        };
+        let mut alerts: Vec<GuessAlert> = accounts.iter().filter_map(alert).collect();
+        alerts.sort_by(|a, b| a.client.cmp(&b.client));
+        alerts
+    }
+}
+
+impl Account {
+    fn new(now: Instant) -> Account {
+        Account { since: now, read: HashSet::new(), guesses: 0, spent: false }
+    }
+}
+
+/// Forgets the client that has read least.
+fn drop_one(accounts: &mut HashMap<String, Account>) {
+    let least = accounts.iter().min_by_key(|(_, account)| account.read.len());
+    if let Some(name) = least.map(|(name, _)| name.clone()) {
+        accounts.remove(&name);
+    }
+}
