@@ -125,6 +125,13 @@ pub struct Client {
     pub token: Option<u64>,
 }
 
+impl Client {
+    /// Returns whether both are the same holder of a name.
+    pub fn is(&self, other: &Client) -> bool {
+        self.name == other.name && self.token == other.token
+    }
+}
+
 /// Who makes a call.
 #[derive(Debug, Clone)]
 pub struct Caller {

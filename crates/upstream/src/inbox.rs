@@ -1,6 +1,7 @@
 //! What a server says: answers to those who wait for them, and what it says by itself.
 
 use crate::asides::{Asides, Full};
+use crate::cancelled_calls::CancelledCalls;
 use crate::connection::RequestError;
 use crate::elicitation::{self, Asker};
 use crate::heard::Ear;
@@ -133,6 +134,8 @@ pub(crate) struct Inbox {
     /// The name and the address of the server, for what it asks.
     asker: OnceLock<(String, Option<Url>)>,
     outside: Mutex<Outside>,
+    /// Calls that were cancelled and that the server may still run.
+    cancelled: CancelledCalls,
     /// Lets so many questions be asked outside of calls.
     asks: Arc<Semaphore>,
     /// Who was asked to show which address to a person, the latest last.
@@ -163,6 +166,7 @@ impl Inbox {
             server: watch::Sender::default(),
             asker: OnceLock::new(),
             outside: Mutex::default(),
+            cancelled: CancelledCalls::default(),
             asks: Arc::new(Semaphore::new(OUTSIDE_ASKS_MAX)),
             followed: Mutex::default(),
             lists: watch::Sender::default(),
@@ -225,7 +229,11 @@ impl Inbox {
 
     /// Nobody waits for this any more. Returns whether somebody did.
     pub(crate) fn forget(&self, id: u64) -> bool {
-        self.lock().remove(&id).is_some()
+        let Some(waiting) = self.lock().remove(&id) else { return false };
+        if let Some(caller) = &waiting.caller {
+            self.cancelled.note(id, caller.client.clone());
+        }
+        true
     }
 
     /// Takes a message of the server's, and says whether it was one. `about` is the request on whose stream it came, where
@@ -259,7 +267,10 @@ impl Inbox {
         match message {
             Message::Response(response) => {
                 let Id::Number(id) = &response.id else { return false };
-                let Some(waiting) = self.lock().remove(id) else { return false };
+                let Some(waiting) = self.lock().remove(id) else {
+                    self.cancelled.ended(*id);
+                    return false;
+                };
                 self.is_alive();
                 let answer = match response.outcome {
                     Ok(result) => {
@@ -404,6 +415,11 @@ impl Inbox {
             logger.truncate(at);
         }
         let message = LogMessage { level, said };
+        // It may be about a cancelled call that the server still runs.
+        let says_of_what = about.is_some() || task.is_some();
+        if !says_of_what && self.cancelled.may_concern_another(listener.as_ref().map(|one| &*one.client)) {
+            return false;
+        }
         match listener {
             Some(listener) => listener.peer.log(message),
             // Of nothing in particular.
@@ -572,7 +588,7 @@ impl Inbox {
         }
         // Held until it is asked: a call that ends now looks for what it has left open after it was taken away here.
         let waiting = self.lock();
-        match only(&waiting, |caller| caller.client.name == client.name) {
+        match only(&waiting, |caller| caller.client.is(client)) {
             Some(listener) => listener.slot.ask(asked),
             None => Err(asked),
         }
@@ -684,7 +700,7 @@ fn only(waiting: &HashMap<u64, Waiting>, fits: impl Fn(&Listener) -> bool) -> Op
     for (id, waiting) in waiting {
         let Some(caller) = waiting.caller.as_ref().filter(|caller| fits(caller)) else { continue };
         match only {
-            Some((_, other)) if other.client.name != caller.client.name => return None,
+            Some((_, other)) if !other.client.is(&caller.client) => return None,
             Some((other, _)) if other > *id => {}
             _ => only = Some((*id, caller)),
         }
@@ -718,3 +734,7 @@ fn value(params: Option<&RawValue>) -> Option<Value> {
 #[cfg(test)]
 #[path = "inbox_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "late_logs_tests.rs"]
+mod late_logs_tests;

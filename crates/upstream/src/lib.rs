@@ -7,6 +7,7 @@
 
 mod ancestry;
 mod asides;
+mod cancelled_calls;
 mod catalog;
 mod clean;
 mod connection;
