@@ -224,23 +224,19 @@ impl Hub {
         let known = Known { admitted: self.identity.admitted(), local: self.local_client.load_full() };
         self.sessions.follow(&known);
         self.listeners.follow(&known);
-        for name in self.vanished(&known) {
-            self.tasks.forget_of(&name);
+        for (name, token) in self.vanished(&known) {
+            self.tasks.forget_of(&name, token);
             self.gate.gone(&name);
         }
     }
 
-    /// Returns the clients with a token that were known at the last look and are not any more.
-    fn vanished(&self, known: &Known) -> Vec<String> {
+    /// Returns the clients with a token that were known at the last look and are not any more, by name and token.
+    fn vanished(&self, known: &Known) -> Vec<(String, Option<u64>)> {
         let Some(admitted) = &known.admitted else { return Vec::new() };
         let now = admitted.values().map(|client| (client.name.clone(), client.token)).collect();
         let mut seen = self.seen_clients.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *seen, now);
-        before
-            .into_iter()
-            .filter(|(name, token)| seen.get(name) != Some(token))
-            .map(|(name, _)| name)
-            .collect()
+        before.into_iter().filter(|(name, token)| seen.get(name) != Some(token)).collect()
     }
 
     /// Resolves when the hub takes no more work.

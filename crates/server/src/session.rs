@@ -442,7 +442,7 @@ impl Sessions {
     /// Finds a client's own session. Someone else's is not found.
     pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<Session>> {
         let session = lock(&self.all).get(id).cloned()?;
-        session.is_of(&client.name).then(|| {
+        session.client().is(client).then(|| {
             session.touch();
             session
         })

@@ -45,9 +45,22 @@ struct Progressing {
     ended_at: Option<Instant>,
 }
 
+/// The holder of a name: the client with this token, and nobody who is given the name later.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Owner {
+    name: String,
+    token: Option<u64>,
+}
+
+impl Owner {
+    fn of(client: &Client) -> Owner {
+        Owner { name: client.name.clone(), token: client.token }
+    }
+}
+
 struct Task {
     id: String,
-    owner: String,
+    owner: Owner,
     created: jiff::Timestamp,
     state: Mutex<Progressing>,
     answered: Notify,
@@ -135,7 +148,7 @@ pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
     /// Those that other servers run, by whose call it was; the oldest first. Also when they have ended: their results can
     /// be asked for as long as their servers have them.
-    foreign: Mutex<HashMap<String, VecDeque<Arc<ForeignTask>>>>,
+    foreign: Mutex<HashMap<Owner, VecDeque<Arc<ForeignTask>>>>,
 }
 
 /// Returns what a server says of its task as the client knows it.
@@ -160,11 +173,11 @@ fn task_of(result: &RawValue) -> Option<String> {
 }
 
 /// Forgets a task if there is no room for one more of this owner's: its own, unless others have more.
-fn make_room(foreign: &mut HashMap<String, VecDeque<Arc<ForeignTask>>>, owner: &str) {
+fn make_room(foreign: &mut HashMap<Owner, VecDeque<Arc<ForeignTask>>>, owner: &Owner) {
     let total: usize = foreign.values().map(VecDeque::len).sum();
     let own = foreign.get(owner).map_or(0, VecDeque::len);
     let loses = if own >= FOREIGN_PER_CLIENT_MAX {
-        owner.to_owned()
+        owner.clone()
     } else if total >= FOREIGN_MAX
         && let Some((most, _)) = foreign.iter().max_by_key(|(_, tasks)| tasks.len())
     {
@@ -202,9 +215,10 @@ impl Tasks {
                 "whether the call is carried out is not known; report this to whoever offers the server",
             ));
         }
+        let holder = Owner::of(owner);
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         let is_anothers = |id: &str| {
-            let mut of_client = foreign.get(&owner.name).into_iter().flatten();
+            let mut of_client = foreign.get(&holder).into_iter().flatten();
             of_client.any(|task| task.id == id && (task.own != own || task.server != server))
                 || self.all().contains_key(id)
         };
@@ -216,20 +230,21 @@ impl Tasks {
             id.push('\'');
         }
         let task = Arc::new(ForeignTask { id, own, server, tool: tool.to_owned() });
-        make_room(&mut foreign, &owner.name);
-        foreign.entry(owner.name.clone()).or_default().push_back(task.clone());
+        make_room(&mut foreign, &holder);
+        foreign.entry(holder).or_default().push_back(task.clone());
         Ok(Some(task))
     }
 
     /// Finds a task that another server runs for this client.
     pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<Arc<ForeignTask>> {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-        foreign.get(&owner.name)?.iter().rev().find(|task| task.id == id).cloned()
+        foreign.get(&Owner::of(owner))?.iter().rev().find(|task| task.id == id).cloned()
     }
 
     /// Forgets all that was done for a client that is one no more: whoever has its name next is somebody else.
-    pub(crate) fn forget_of(&self, owner: &str) {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+    pub(crate) fn forget_of(&self, name: &str, token: Option<u64>) {
+        let owner = Owner { name: name.to_owned(), token };
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
         self.all().retain(|_, task| {
             let is_others = task.owner != owner;
             if !is_others {
@@ -245,7 +260,7 @@ impl Tasks {
 
     /// Finds a client's own task. Someone else's is as unknown as one that never was.
     fn find(&self, client: &Client, id: &str) -> Result<Arc<Task>, RpcError> {
-        let task = self.all().get(id).filter(|task| task.owner == client.name).cloned();
+        let task = self.all().get(id).filter(|task| task.owner == Owner::of(client)).cloned();
         task.ok_or_else(|| {
             let id = portcullis_core::json::printable(id);
             RpcError::invalid_params(format_args!("no task `{id}`; finished ones are kept for five minutes"))
@@ -397,7 +412,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
         Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
     let task = Arc::new(Task {
         id: random_id()?,
-        owner: call.caller.client.name.clone(),
+        owner: Owner::of(&call.caller.client),
         created,
         state: Mutex::new(state),
         answered: Notify::new(),
@@ -463,7 +478,7 @@ mod tests {
             Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
         Arc::new(Task {
             id: "one".to_owned(),
-            owner: owner.name.clone(),
+            owner: Owner::of(owner),
             created,
             state: Mutex::new(state),
             answered: Notify::new(),
@@ -495,8 +510,30 @@ mod tests {
         assert!(tasks.foreign(&ada, "ada-0").is_some(), "whoever has most gives way");
         let kept = tasks.foreign.lock().unwrap().values().map(VecDeque::len).sum::<usize>();
         assert_eq!(kept, FOREIGN_MAX);
-        tasks.forget_of("ada");
+        tasks.forget_of("ada", None);
         assert!(tasks.foreign(&ada, "ada-0").is_none(), "it may be another's name by now");
+    }
+
+    /// The attack: a name is taken back and given again, and its new holder asks after the tasks of the former.
+    #[test]
+    fn an_inherited_name_inherits_no_task() {
+        let (tasks, former) = (Tasks::default(), Client { token: Some(1), ..client("ada") });
+        let namesake = Client { token: Some(2), ..client("ada") };
+        made(&tasks, &former, 1);
+        let one = task(&former);
+        one.end("completed", Ok(json!({ "content": "private" })));
+        tasks.all().insert("one".to_owned(), one);
+        assert!(tasks.get(&former, "one").is_ok() && tasks.foreign(&former, "ada-0").is_some());
+        assert!(tasks.get(&namesake, "one").is_err() && tasks.cancel(&namesake, "one").is_err());
+        assert!(tasks.foreign(&namesake, "ada-0").is_none());
+        // The weak variant: by the name alone, it would be found.
+        let by_name = |tasks: &Tasks| tasks.all().values().any(|task| task.owner.name == namesake.name);
+        assert!(by_name(&tasks));
+        // The end of the former takes nothing from the one who has the name now.
+        made(&tasks, &namesake, 1);
+        tasks.forget_of("ada", Some(1));
+        assert!(tasks.get(&former, "one").is_err() && tasks.foreign(&former, "ada-0").is_none());
+        assert!(tasks.foreign(&namesake, "ada-0").is_some());
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Parked {
         getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
         let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut all = self.lock();
-        let is_same = |kept: &&Kept| kept.call.sent.client.name == call.sent.client.name;
+        let is_same = |kept: &&Kept| kept.call.sent.client.is(&call.sent.client);
         if all.len() >= PARKED_MAX || all.values().filter(is_same).count() >= PARKED_PER_CLIENT_MAX {
             Limit::Questions.hit();
             return Err(ToolError::unavailable("too many calls wait for answers of their clients")

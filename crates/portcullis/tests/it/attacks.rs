@@ -19,6 +19,7 @@ mod giant_line;
 mod guessed_tokens;
 mod header_mismatch;
 mod hidden_names;
+mod inherited_session;
 mod json_suite;
 mod link_swap;
 mod many_loopback_addresses;
