@@ -3,6 +3,7 @@
 //! The same rule for all: exactly one answer, which says what is wrong; the server goes on; and the whole of it
 //! costs next to no memory.
 
+mod changed_words;
 mod claimed_harmless;
 mod chosen_redaction;
 mod connection_flood;
