@@ -63,7 +63,7 @@ async fn stands_in_the_log_as_escapes_and_is_the_same_to_a_parser() {
 #[test]
 fn is_noticed_where_a_weak_writer_leaves_it_in() {
     for name in NAMES {
-        assert_ne!(hidden(&written(name, |text, line| write_object(text, line))), [], "{name:?}");
+        assert_ne!(hidden(&written(name, write_object)), [], "{name:?}");
         let ours = written(name, write_text);
         assert_eq!(hidden(&ours), [], "{name:?}");
         assert_eq!(serde_json::from_str::<String>(&ours).unwrap(), name);

@@ -421,7 +421,7 @@ impl Exchange {
             Err(refused) => return self.record_refused(uri, refused).await,
         };
         let event = Event::watch(self.caller(), "subscribe", uri, json!({}));
-        let outcome = watching.as_ref().map(|()| ()).map_err(|(kind, _)| *kind);
+        let outcome = watching.as_ref().copied().map_err(|(kind, _)| *kind);
         let recorded = self.hub.gate.record(&event, outcome).await;
         let watching =
             recorded.map_err(|error| self.list_refused(&error)).and(watching.map_err(|(_, error)| error));
