@@ -31,6 +31,10 @@ pub(super) fn forms_of(value: &str) -> Vec<Literal> {
     // Of a weak secret only what is counted: another form would tell for nothing which guess is right.
     if !LookAlikes::covers(value) {
         forms.extend(more_forms(value));
+    } else if split::counted(value).is_some() {
+        let text =
+            |form: &String| Literal { bytes: form.to_ascii_lowercase().into(), exact: false, breaks: true };
+        forms.extend(split_forms(value).iter().map(text));
     }
     // The longest first: one that is found hides those within it.
     forms.sort_unstable_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| a.cmp(b)));

@@ -23,6 +23,8 @@ const GUESSES_MAX: usize = 1_000;
 const ENDS_BYTES: usize = 3;
 /// How many bytes of a text the filter looks at.
 const FILTER_BYTES: usize = 4;
+/// A value as it is.
+const PLAIN: FormKind = 0;
 /// How many entries fit in one filter.
 const FILTER_ENTRIES: usize = 64;
 
@@ -145,7 +147,16 @@ impl LookAlikes {
     }
 
     pub(super) fn new<'v>(values: impl Iterator<Item = &'v str>) -> LookAlikes {
-        let mut shapes: Vec<Shape> = values.take(SECRETS_MAX).flat_map(shapes_of).collect();
+        LookAlikes::of(values.take(SECRETS_MAX).flat_map(|value| shapes_of(value, |_| true)).collect())
+    }
+
+    /// The same for what is looked for in a text without its separators: only as it is.
+    pub(super) fn joined(values: impl Iterator<Item = String>) -> LookAlikes {
+        let plain = |value: String| shapes_of(&value, |kind| kind == PLAIN);
+        LookAlikes::of(values.take(SECRETS_MAX).flat_map(plain).collect())
+    }
+
+    fn of(mut shapes: Vec<Shape>) -> LookAlikes {
         // What is looked for in two forms of the same shape, as forwards and backwards, is as many guesses.
         shapes.sort_unstable_by(|a, b| a.common().cmp(&b.common()));
         shapes.dedup_by(|next, kept| {
@@ -164,6 +175,10 @@ impl LookAlikes {
         let entries: Vec<_> = shapes.iter().enumerate().flat_map(windows).collect();
         let filters = entries.chunks(FILTER_ENTRIES).map(|entries| Filter::new(&shapes, entries)).collect();
         LookAlikes { shapes, filters }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
     }
 
     /// Hands out every look-alike in a text.
@@ -207,7 +222,7 @@ impl Filter {
 }
 
 /// Writes many values of the same shape in every form, and gathers what stands where.
-fn shapes_of(value: &str) -> Vec<Shape> {
+fn shapes_of(value: &str, is_wanted: impl Fn(FormKind) -> bool) -> Vec<Shape> {
     let mut shapes = BTreeMap::new();
     let mut shape_of_value = vec![ByteSet::default(); value.len()];
     let samples = (0..SAMPLES).map(|number| sample(value, number));
@@ -215,7 +230,7 @@ fn shapes_of(value: &str) -> Vec<Shape> {
         for (set, byte) in shape_of_value.iter_mut().zip(sample.bytes()) {
             set.insert(byte);
         }
-        for (kind, form) in forms_by_kind(&sample) {
+        for (kind, form) in forms_by_kind(&sample).into_iter().filter(|(kind, _)| is_wanted(*kind)) {
             let shape = shapes.entry((kind, form.bytes.len())).or_insert_with(|| Shape {
                 sets: vec![ByteSet::default(); form.bytes.len()],
                 exact: form.exact,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PIN: &str = "49382716";
 /// Between two guesses. Nothing that is found goes on across it.
-const BETWEEN: &str = " ;\t.; ";
+const BETWEEN: &str = " ;\t.;.;.;.;.;.;.;.;.; ";
 
 fn masks(secret: &str) -> Arc<Masks> {
     Arc::new(Masks::new(&[("PIN".to_owned(), Secret::new(secret.to_owned()))]).unwrap())
@@ -38,12 +38,13 @@ fn guarded(redactor: &Redactor) -> Gate {
 }
 
 async fn read(gate: &Gate, client: &str, text: &str) -> String {
-    let call = call_by(caller(client), &format!("stub_read {}", json!({ "text": text })));
+    let apart = format!("{BETWEEN}{text}");
+    let call = call_by(caller(client), &format!("stub_read {}", json!({ "text": apart })));
     let Output::Tool(tool) = gate.call(call).await.unwrap() else { panic!() };
     let [Content { body: portcullis_core::ContentBody::Text(text), .. }] = tool.content.as_slice() else {
         panic!()
     };
-    text.strip_prefix("did ").unwrap().to_owned()
+    text.strip_prefix("did ").and_then(|text| text.strip_prefix(BETWEEN)).unwrap().to_owned()
 }
 
 /// What a client learns from reading guesses back.
@@ -172,6 +173,34 @@ async fn guesses_with_space_in_them_and_in_one_run_count_too() {
     let run = "0918273645546372819049382716102938";
     assert!(read(&gate, "eve", run).await.len() < run.len());
     assert_eq!(counted.alerts().len(), 1);
+}
+
+#[tokio::test]
+async fn guesses_that_are_split_count_too() {
+    let secret = "k7-mx2q94".to_owned();
+    let tried: Vec<String> = (0..80).map(|n| format!("k{}-mx{}q94", n / 10, n % 10)).collect();
+    let split = |between: &str, guess: &String| {
+        let kept = guess.replace('-', "");
+        kept.chars().map(String::from).collect::<Vec<_>>().join(between)
+    };
+    let masks = masks(&secret);
+    for between in ["", " ", "-", ", ", "\n"] {
+        let written: Vec<String> = tried
+            .iter()
+            .filter(|guess| **guess != secret)
+            .chain([&secret])
+            .map(|guess| split(between, guess))
+            .collect();
+        let own = split(between, &secret);
+        for per_call in [1, written.len()] {
+            let counted = redactor_with(masks.clone(), 20);
+            let known = learnt(&guarded(&counted), &written, per_call).await;
+            assert!(!known.finds(&own, 1), "{between:?}: {known:?}");
+        }
+        // Weak: guesses are free.
+        let known = learnt(&guarded(&redactor_with(masks.clone(), usize::MAX)), &written, 40).await;
+        assert!(known.finds(&own, 1), "{between:?}: {known:?}");
+    }
 }
 
 #[tokio::test]

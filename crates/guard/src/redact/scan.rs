@@ -5,7 +5,7 @@ use super::forms::forms_of;
 use super::guesses::{Guesses, Reader};
 use super::index::{Hit, Index, Literal};
 use super::look_alikes::LookAlikes;
-use super::split::Split;
+use super::split::{self, Split};
 use super::view::{self, Near, View};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, runs, shapes};
 use portcullis_core::Secret;
@@ -37,6 +37,7 @@ pub(super) struct Masks {
     weak_values: Vec<Secret<String>>,
     /// Made when a client first reads something: most hubs have no weak secret, and commands have no client.
     look_alikes: OnceLock<LookAlikes>,
+    split_look_alikes: OnceLock<LookAlikes>,
     /// How many bytes the longest secret has.
     pub(super) value_bytes_max: usize,
 }
@@ -70,20 +71,28 @@ impl Masks {
             weak.push(is_weak);
             if is_weak {
                 weak_values.push(Secret::new(value.clone()));
-            } else {
-                values.push((value.as_str(), number));
             }
+            values.push((value.as_str(), number));
         }
         let value_bytes_max = secrets.iter().map(|(_, value)| value.expose().len()).max().unwrap_or_default();
         let near = Near::new(secrets.iter().map(|(_, value)| value.expose().as_str()));
-        let (index, look_alikes) = (Index::new(literals, Split::new(values.into_iter())), OnceLock::new());
-        Ok(Masks { index, labels, near, weak, weak_values, look_alikes, value_bytes_max })
+        let index = Index::new(literals, Split::new(values.into_iter()));
+        let (look_alikes, split_look_alikes) = (OnceLock::new(), OnceLock::new());
+        Ok(Masks { index, labels, near, weak, weak_values, look_alikes, split_look_alikes, value_bytes_max })
     }
 
     /// Returns the look-alikes of weak secrets, if there are such.
     fn look_alikes(&self) -> Option<&LookAlikes> {
         let made = || LookAlikes::new(self.weak_values.iter().map(|value| value.expose().as_str()));
         (!self.weak_values.is_empty()).then(|| self.look_alikes.get_or_init(made))
+    }
+
+    /// Returns those that are looked for in a text without its separators.
+    fn split_look_alikes(&self) -> Option<&LookAlikes> {
+        let values = || self.weak_values.iter().filter_map(|value| split::counted(value.expose()));
+        (!self.weak_values.is_empty())
+            .then(|| self.split_look_alikes.get_or_init(|| LookAlikes::joined(values())))
+            .filter(|look_alikes| !look_alikes.is_empty())
     }
 
     fn is_weak(&self, hit: &Hit) -> bool {
@@ -217,6 +226,21 @@ impl Scan<'_> {
                 }
             })?;
         }
+        // As in the sweep: what is split is looked for in the text itself.
+        if depth == 0
+            && let (Some((reader, guesses)), Some(look_alikes)) =
+                (self.counted, self.masks.split_look_alikes())
+        {
+            let (joined, places) = split::joined(text);
+            self.budget.decode(joined.len())?;
+            look_alikes.find(&joined, &mut self.budget, |mut one| {
+                // Apart from those that are not split.
+                one.said.0 += SPLIT_SHAPES;
+                if !guesses.admit(reader, &one) {
+                    add_look_alike(&mut hits, places[one.start], places[one.end - 1] + 1);
+                }
+            })?;
+        }
         if hits.iter().any(|hit| hit.label == PRIVATE_KEY_MARK) {
             let marks = hits.extract_if(.., |hit| hit.label == PRIVATE_KEY_MARK).map(|hit| hit.start);
             let marks: Vec<usize> = marks.collect();
@@ -274,6 +298,8 @@ fn add_look_alike(hits: &mut Vec<Hit>, start: usize, end: usize) {
     }
 }
 
+/// The shapes of what is split are counted from here.
+const SPLIT_SHAPES: usize = 1 << 20;
 /// Stands for no label.
 const PRIVATE_KEY_MARK: u32 = u32::MAX;
 /// Has no name of its own: it may be a secret, or look like one.

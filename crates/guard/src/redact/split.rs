@@ -138,6 +138,32 @@ pub(super) fn is_splittable(kept: &[u8]) -> bool {
     kept.len() >= if kept.iter().all(u8::is_ascii_digit) { DIGITS_MIN } else { KEPT_MIN }
 }
 
+/// Returns a weak value without its separators, if it is looked for split: then guesses that are split are counted.
+pub(super) fn counted(value: &str) -> Option<String> {
+    let kept = kept_of(value);
+    // Of letters alone every text is full.
+    let is_told = is_splittable(&kept) && kept.iter().any(u8::is_ascii_digit);
+    is_told.then(|| String::from_utf8(kept).ok()).flatten()
+}
+
+/// Returns a text without its separators, and where each byte of it stands. Where more separators stand than a value is looked for
+/// across, one is left.
+pub(super) fn joined(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    let mut next = text.iter().position(|byte| is_kept(*byte));
+    while let Some(at) = next {
+        bytes.push(text[at]);
+        places.push(at);
+        next = next_kept(text, at);
+        if next.is_none() {
+            next = text[at + 1..].iter().position(|byte| is_kept(*byte)).map(|found| at + 1 + found);
+            bytes.push(0);
+            places.push(at);
+        }
+    }
+    (bytes, places)
+}
+
 /// Returns the digit from which a value is looked for: if possible one with no other before it.
 pub(super) fn anchor_of(kept: &[u8]) -> Option<usize> {
     let mut digits = (0..kept.len().saturating_sub(GRAM - 1)).filter(|at| kept[*at].is_ascii_digit());

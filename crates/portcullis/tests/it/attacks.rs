@@ -4,8 +4,8 @@
 //! costs next to no memory.
 
 mod changed_words;
-mod claimed_harmless;
 mod chosen_redaction;
+mod claimed_harmless;
 mod connection_flood;
 mod content_length_lies;
 mod corpus;
@@ -28,15 +28,15 @@ mod mutated_frames;
 mod name_given_again;
 mod not_json;
 mod odd_files;
-mod parent_environment;
 mod overheard_changes;
+mod parent_environment;
 mod poisoned_definitions;
-mod respelt_names;
 mod redaction_oracle;
+mod respelt_names;
 mod rug_pull;
 mod second_message;
-mod server_as_user;
 mod secret_as_a_name;
+mod server_as_user;
 mod slow_connections;
 mod traversal;
 mod unknown_revision;
