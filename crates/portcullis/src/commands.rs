@@ -20,7 +20,6 @@ pub(crate) mod tools;
 
 use crate::Interrupted;
 use crate::cli::Cli;
-use crate::compose::Composed;
 use crate::config::{Config, Loaded};
 use crate::home::Home;
 use crate::print;
@@ -71,9 +70,9 @@ impl Opened {
 /// Finds or makes the home and reads its configuration.
 fn open(home: Option<&Path>) -> Result<Opened> {
     let home = Home::open(Home::locate(home, environment)?)?;
-    refuse_servers(&home)?;
     let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
+    refuse_servers(&home, &loaded.config)?;
     voice::works_on(&home, &loaded.config);
     Ok(Opened { home, loaded, version })
 }
@@ -85,19 +84,20 @@ pub(crate) fn audit_settings(home: Option<&Path>) -> Result<AuditSettings> {
 }
 
 /// Says which process is the hub of its home, so that commands know when one of its servers started them.
-fn name_holder(claim: &local::Claim, composed: &Composed) {
-    if let Err(error) = claim.name_holder(composed.servers.makers.mark()) {
+fn name_holder(claim: &local::Claim) {
+    if let Err(error) = claim.name_holder() {
         tracing::warn!(target: "hub", %error, "Commands that a server starts are not told from the user's.");
     }
 }
 
-/// Refuses a command that a server behind the hub of this home started: it would act as the user.
-fn refuse_servers(home: &Home) -> Result<()> {
-    let Some(hub) = local::holder(home.path()) else { return Ok(()) };
-    let (Some(mark), Ok(own)) = (HubMark::parse(&hub.mark), i32::try_from(std::process::id())) else {
+/// Refuses a command that a server of this home started, one of the hub or of another command: it would act as the user.
+fn refuse_servers(home: &Home, config: &Config) -> Result<()> {
+    let (secure, Ok(own)) = (config.workspace.secure_dir(), i32::try_from(std::process::id())) else {
         return Ok(());
     };
-    if mark.is_ours() || is_behind(own, hub.pid, &mark, &HashSet::new()) {
+    // A process id says nothing in another namespace.
+    let hub = local::holder(home.path()).filter(local::Holder::is_in_this_namespace).map(|hub| hub.pid);
+    if HubMark::is_ours(&secure) || is_behind(own, hub, &secure, &HashSet::new()) {
         bail!("a server behind the hub started this command; a server may not act as its user");
     }
     Ok(())

@@ -54,7 +54,7 @@ impl Makers {
         let (pins, toggles) = (Arc::new(Pins::open(secure, clock)), Toggles::open(secure));
         let offers = Arc::new(Offers::open(secure));
         let programs = Arc::new(Programs::open(secure));
-        let processes = Arc::new(Processes::new().context("no random numbers")?);
+        let processes = Arc::new(Processes::new(secure).context("no random numbers")?);
         Ok(Makers { secrets, pins, toggles, offers, programs, processes, live: OnceLock::new() })
     }
 
@@ -74,11 +74,6 @@ impl Makers {
     pub(crate) fn guard(&self) {
         // The program that runs, even where another version has taken its place.
         self.processes.guard(Path::new("/proc/self/exe"), &[GUARDIAN_COMMAND]);
-    }
-
-    /// Returns the mark that every process of a server carries.
-    pub(crate) fn mark(&self) -> &str {
-        self.processes.mark().as_str()
     }
 
     /// Returns what tells whether a process was started by a server.

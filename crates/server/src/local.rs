@@ -26,8 +26,20 @@ const HOLDER_BYTES_MAX: u64 = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub pid: u32,
-    /// What all processes of its servers carry in their environment.
-    pub mark: String,
+    /// In which namespace of processes it has that id.
+    namespace: u64,
+}
+
+impl Holder {
+    /// Returns whether its process id means the same process here as there.
+    pub fn is_in_this_namespace(&self) -> bool {
+        process_namespace() == Some(self.namespace)
+    }
+}
+
+fn process_namespace() -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").ok().map(|metadata| metadata.ino())
 }
 
 /// Returns which process is the hub of `dir`, if one is and has said so.
@@ -41,8 +53,8 @@ pub fn holder(dir: &Path) -> Option<Holder> {
     }
     let mut text = String::new();
     lock.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let (pid, mark) = text.trim_end().split_once(' ')?;
-    Some(Holder { pid: pid.parse().ok()?, mark: mark.to_owned() })
+    let (pid, namespace) = text.trim_end().split_once(' ')?;
+    Some(Holder { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? })
 }
 
 /// Shows that this process is the hub of its home. Let go when dropped, or by the kernel when the process dies.
@@ -52,11 +64,30 @@ pub struct Claim {
     dir: PathBuf,
 }
 
+const CLAIM_TRIES: usize = 3;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process that is about to become the hub has nothing else to do"
+)]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(2));
+}
+
 /// Tries to become the hub of `dir`. `None` means that another process is.
 pub fn claim(dir: &Path) -> io::Result<Option<Claim>> {
     let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
     lock.set_permissions(Permissions::from_mode(0o600))?;
-    match rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+    let mut tries = CLAIM_TRIES;
+    let locked = loop {
+        tries -= 1;
+        match rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            // A command that asks who the hub is holds it for a moment.
+            Err(rustix::io::Errno::WOULDBLOCK) if tries > 0 => pause(),
+            locked => break locked,
+        }
+    };
+    match locked {
         Ok(()) => {
             // What it says is of a hub that is gone. Where it stays, it names a process that is no ancestor of anybody.
             let _ = lock.set_len(0);
@@ -82,9 +113,9 @@ fn socket_path(dir: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
 
 impl Claim {
     /// Says in the lock file which process is the hub, for commands that its servers start.
-    pub fn name_holder(&self, mark: &str) -> io::Result<()> {
+    pub fn name_holder(&self) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
-        let text = format!("{} {mark}\n", std::process::id());
+        let text = format!("{} {}\n", std::process::id(), process_namespace().unwrap_or_default());
         self.lock.set_len(0)?;
         self.lock.write_all_at(text.as_bytes(), 0)
     }

@@ -4,35 +4,41 @@
 //! the process group of a server, or with the hub's mark in its environment. A process that clears its environment and
 //! is orphaned outside of every group (a daemon) shows none of these.
 
-use crate::guardian::{HubMark, carries, read_at_once};
+use crate::guardian::{carries, of_home, read_at_once};
+use rustix::process::{Pid, test_kill_process};
 use std::collections::HashSet;
+use std::path::Path;
 
 /// How many ancestors are looked at. A process with more is taken for one that hides.
 const ANCESTORS_MAX: usize = 256;
 /// The ancestor of all, and the parent of orphans.
 const INIT: i32 = 1;
 
-/// Returns whether a process was started by a server of the hub with this process id and mark. One that cannot be looked
-/// at counts as such.
-pub fn is_behind(pid: i32, hub: u32, mark: &HubMark, groups: &HashSet<i32>) -> bool {
-    let wanted = mark.any();
+/// Returns whether a process was started by a server of the home with this private folder. `hub` is the process id of its hub,
+/// where one runs in the same namespace of processes. A process that is gone counts as such.
+pub fn is_behind(pid: i32, hub: Option<u32>, folder: &Path, groups: &HashSet<i32>) -> bool {
+    let wanted = of_home(folder);
+    let is_hub = |pid: i32| hub.is_some() && u32::try_from(pid).ok() == hub;
     let mut pid = pid;
     for _ in 0..ANCESTORS_MAX {
         let Some(lineage) = read_at_once(pid, "stat").and_then(|stat| Lineage::parse(&stat)) else {
-            return true;
+            // Where processes are hidden (`hidepid`) those of others cannot be looked at, and servers are not others.
+            return !is_alive(pid);
         };
-        if groups.contains(&lineage.group) || carries(pid, &wanted) {
+        if groups.contains(&lineage.group) || carries(pid, &wanted) || is_hub(lineage.parent) {
             return true;
         }
         if lineage.parent <= INIT {
-            return u32::try_from(lineage.parent) == Ok(hub);
-        }
-        if u32::try_from(lineage.parent) == Ok(hub) {
-            return true;
+            return false;
         }
         pid = lineage.parent;
     }
     true
+}
+
+fn is_alive(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))
 }
 
 /// Where a process stands among the others.
@@ -67,6 +73,6 @@ mod tests {
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let pid = i32::try_from(gone.id()).unwrap();
-        assert!(is_behind(pid, 1_000_000_000, &HubMark::new().unwrap(), &HashSet::new()));
+        assert!(is_behind(pid, None, Path::new("/nowhere"), &HashSet::new()));
     }
 }

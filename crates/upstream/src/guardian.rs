@@ -13,7 +13,7 @@ use rustix::process::{
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,10 +43,12 @@ const ENVIRON_BYTES_USUALLY: usize = 16 * 1024;
 pub struct HubMark(String);
 
 impl HubMark {
-    pub fn new() -> io::Result<HubMark> {
-        let mut random = [0; 16];
+    /// Makes the mark of a process that starts servers. Its first half is the same for all such processes of one home, which is
+    /// told by its private folder: a server that a command has started is not the user either.
+    pub fn new(folder: &Path) -> io::Result<HubMark> {
+        let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        Ok(HubMark(random.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(HubMark(home_half(folder) + &hex(&random)))
     }
 
     /// Reads a mark that was handed over as text.
@@ -56,26 +58,36 @@ impl HubMark {
     }
 
     /// Returns the mark of one server process.
-    pub(crate) fn of_process(&self, number: u64) -> String {
+    pub fn of_process(&self, number: u64) -> String {
         format!("{}.{number}", self.0)
     }
 
-    /// Returns the mark as text, for [`HubMark::parse`].
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns whether this process carries the mark. It asks itself: a non-dumpable process cannot read its own environment in
+    /// Returns whether this process carries a mark of the home. It asks itself: a non-dumpable process cannot read its own environment in
     /// `/proc`, unless it is root's.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_ours(folder: &Path) -> bool {
         let own = std::env::var_os(MARK).map(|own| format!("{MARK}={}", own.to_string_lossy()));
-        own.is_some_and(|own| self.any().is(own.as_bytes()))
+        own.is_some_and(|own| of_home(folder).is(own.as_bytes()))
     }
 
     /// What the environments of all of the hub's processes hold.
     pub(crate) fn any(&self) -> Wanted {
         Wanted { entry: format!("{MARK}={}.", self.0), whole: false }
     }
+}
+
+/// What the environments of all servers hold that a process of this home has started, be it the hub or a command.
+pub(crate) fn of_home(folder: &Path) -> Wanted {
+    Wanted { entry: format!("{MARK}={}", home_half(folder)), whole: false }
+}
+
+fn home_half(folder: &Path) -> String {
+    use sha2::{Digest, Sha256};
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    hex(&Sha256::digest(folder.as_os_str().as_encoded_bytes())[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An entry of an environment, or how one begins.
@@ -93,6 +105,7 @@ impl Wanted {
 
 /// The processes of one hub. Whoever runs one holds this, so that the guardian stays until the last of them has ended.
 pub struct Processes {
+    folder: PathBuf,
     mark: HubMark,
     next: AtomicU64,
     guardian: OnceLock<Option<Guardian>>,
@@ -113,20 +126,17 @@ impl std::fmt::Debug for Processes {
 }
 
 impl Processes {
-    pub fn new() -> io::Result<Processes> {
+    /// `folder` is the private folder of the home.
+    pub fn new(folder: &Path) -> io::Result<Processes> {
         let (next, guardian, running) = (AtomicU64::new(1), OnceLock::new(), Mutex::default());
-        Ok(Processes { mark: HubMark::new()?, next, guardian, running, groups: Mutex::default() })
-    }
-
-    /// Returns the mark that all processes of this hub carry.
-    pub fn mark(&self) -> &HubMark {
-        &self.mark
+        let (folder, mark) = (folder.to_owned(), HubMark::new(folder)?);
+        Ok(Processes { folder, mark, next, guardian, running, groups: Mutex::default() })
     }
 
     /// Returns whether a process is a server of this hub or was started by one. One that cannot be looked at counts as such.
     pub fn are_behind(&self, pid: i32) -> bool {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        is_behind(pid, std::process::id(), &self.mark, &groups)
+        is_behind(pid, Some(std::process::id()), &self.folder, &groups)
     }
 
     /// Makes sure that a guardian stands by: `program arguments… MARK`, which has to call [`stand_by`].
@@ -414,7 +424,8 @@ mod tests {
 
     #[test]
     fn what_carries_the_mark_is_ended_and_nothing_else() {
-        let (hub, other) = (HubMark::new().unwrap(), HubMark::new().unwrap());
+        let (hub, other) =
+            (HubMark::new(Path::new("/one")).unwrap(), HubMark::new(Path::new("/two")).unwrap());
         let mut first = sleeper(Some(&hub.of_process(1)));
         let mut tenth = sleeper(Some(&hub.of_process(10)));
         let mut strange = sleeper(Some(&other.of_process(1)));
@@ -445,7 +456,7 @@ mod tests {
 
     #[test]
     fn one_that_keeps_becoming_another_program_is_seen_at_every_look_and_ended() {
-        let hub = HubMark::new().unwrap();
+        let hub = HubMark::new(Path::new("/one")).unwrap();
         let mut command = Command::new("sh");
         command.env_clear().env("PATH", "/usr/bin:/bin").env(MARK, hub.of_process(1));
         command.args(["-c", "eval \"$AGAIN\""]).env("AGAIN", "exec sh -c 'eval \"$AGAIN\"'");

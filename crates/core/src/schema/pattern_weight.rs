@@ -3,8 +3,12 @@
 //! The engine takes time in proportion to its states and the text. Counted repetition multiplies states, so a short pattern
 //! can stand for very many. Where the engine backtracks (look-around, back references) it has a limit of its own.
 
-/// What one match costs at most where the engine backtracks. Its own limit is some milliseconds.
-const BACKTRACKING_STEPS: u64 = 1_000;
+/// How often the engine may backtrack in one match. Ordinary patterns need some hundred.
+pub(super) const BACKTRACKS_MAX: usize = 1_000;
+/// How often the validator compares all over again where matches did not end within their bound.
+const RUNS_MAX: u64 = 64;
+/// What one match costs at most where the engine backtracks.
+const BACKTRACKING_STEPS: u64 = BACKTRACKS_MAX as u64 * RUNS_MAX;
 /// How many states and characters the engine does in the time of one step.
 const STATES_PER_STEP: u64 = 64;
 /// How many states a class of the Unicode tables has, roughly.
@@ -19,14 +23,7 @@ pub(super) struct PatternWeight {
 
 impl PatternWeight {
     pub(super) fn of(pattern: &str) -> PatternWeight {
-        let backtracks = pattern.contains("(?=")
-            || pattern.contains("(?!")
-            || pattern.contains("(?<")
-            || pattern
-                .as_bytes()
-                .windows(2)
-                .any(|two| two[0] == b'\\' && matches!(two[1], b'1'..=b'9' | b'k'));
-        PatternWeight { states: states(pattern), backtracks }
+        PatternWeight { states: states(pattern), backtracks: backtracks(pattern) }
     }
 
     pub(super) fn states(self) -> u64 {
@@ -38,6 +35,16 @@ impl PatternWeight {
         let scan = self.states.saturating_mul(text.len() as u64 + 1) / STATES_PER_STEP;
         scan.saturating_add(if self.backtracks { BACKTRACKING_STEPS } else { 1 })
     }
+}
+
+/// Returns whether the engine may have to backtrack: for look-around, back references, atomic groups, possessive repetition,
+/// conditions. What only looks like one of them counts too.
+fn backtracks(pattern: &str) -> bool {
+    let groups = ["(?=", "(?!", "(?<", "(?>", "(?(", "(?P=", "(?P>", "(?|"];
+    let possessive = ["++", "*+", "?+", "}+"];
+    let escape = |two: &[u8]| two[0] == b'\\' && matches!(two[1], b'1'..=b'9' | b'k' | b'g' | b'K' | b'G');
+    groups.iter().chain(&possessive).any(|mark| pattern.contains(mark))
+        || pattern.as_bytes().windows(2).any(escape)
 }
 
 /// Returns how many states a pattern has: one for each character or class, times how often it is repeated.
@@ -87,6 +94,30 @@ fn states(pattern: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_backtrack_costs_all_that_the_engine_may_do() {
+        for pattern in [
+            "(?=a)b",
+            "(?!a)b",
+            "(?<=a)b",
+            "(?<!a)b",
+            "(?>a*)b",
+            r"(a)\1",
+            r"(?<n>a)\k<n>",
+            "(?:(?:x++)?a|a)*c",
+            "x*+y",
+            "x?+y",
+            "x{1,9}+y",
+            "(a)?(?(1)b|c)",
+        ] {
+            assert!(PatternWeight::of(pattern).steps("") >= BACKTRACKING_STEPS, "{pattern}");
+        }
+        // What the linear engine does is paid for by its states.
+        for pattern in ["^[a-z]+$", r"\d{4}-\d{2}", "(?:a|b)*c", r"\bword\b", "(?i)x"] {
+            assert!(PatternWeight::of(pattern).steps("") < 100, "{pattern}");
+        }
+    }
 
     #[test]
     fn counters_multiply_what_they_repeat() {

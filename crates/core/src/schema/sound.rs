@@ -1,12 +1,11 @@
 //! Whether a schema is one.
 
 use super::cost::{Cost, ERROR_STEPS_MAX, STEPS_MAX, TooCostly};
+use super::pattern_weight::BACKTRACKS_MAX;
 use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// How long a `pattern` of a stranger's schema may search. Ordinary patterns need some hundred steps.
-const BACKTRACK_STEPS_MAX: usize = 100_000;
 /// How large a `pattern` may become when compiled.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -44,7 +43,7 @@ pub fn compile(schema: &Value) -> Result<BoundedValidator, String> {
 /// How every validator is made.
 pub(super) fn options() -> ValidationOptions<'static> {
     let patterns =
-        PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_STEPS_MAX).size_limit(PATTERN_BYTES_MAX);
+        PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS_MAX).size_limit(PATTERN_BYTES_MAX);
     jsonschema::options()
         .with_pattern_options(patterns)
         // In every dialect, and not only in those that say so: what counts as one differs from place to place, and

@@ -88,11 +88,21 @@ impl SpooledChange {
                 self.path.display()
             )));
         }
-        let mut bytes = serde_json::to_vec(line)?;
+        // A command that was killed may have left half a line; this one is not part of it.
+        let mut bytes = if ends_a_line(&file)? { Vec::new() } else { vec![b'\n'] };
+        serde_json::to_writer(&mut bytes, line)?;
         bytes.push(b'\n');
         file.write_all(&bytes)?;
         file.sync_all()
     }
+}
+
+fn ends_a_line(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte == [b'\n'])
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {

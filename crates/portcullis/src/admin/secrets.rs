@@ -24,7 +24,8 @@ impl HubDesk {
         let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
         let info = blocking(move || {
             let value = new.value.0.expose();
-            vocabulary::check(&name, value).map_err(problem)?;
+            let check = if new.weak { vocabulary::check_confirmed } else { vocabulary::check };
+            check(&name, value).map_err(problem)?;
             if !new.weak && is_secret_name(&name) && value.len() >= VALUE_BYTES_MIN {
                 check_strength(&name, value).map_err(problem)?;
             }

@@ -61,7 +61,7 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
     let composed = Arc::new(compose(&home, &config)?);
-    super::name_holder(&claim, &composed);
+    super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let token = first_client(&composed)?;
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());

@@ -70,7 +70,7 @@ async fn be_the_hub(
     // Calls, connections and the socket each have it.
     overdue::watch(grace * 3)?;
     let composed = Arc::new(compose(&home, &config)?);
-    super::name_holder(&claim, &composed);
+    super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let mut serving_socket =
         tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));

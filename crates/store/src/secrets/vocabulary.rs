@@ -349,7 +349,11 @@ pub fn ordinary(value: &str) -> Option<Ordinary> {
     if is_data(value) {
         return None;
     }
-    if value.contains("$(") || value.contains('`') || (value.contains(SHELL_ENDS) && has_command(value)) {
+    // A password of random characters has a backtick now and then, and runs nothing.
+    let runs = value.contains("$(") || value.contains('`');
+    let is_words = value.contains(char::is_whitespace) || super::is_weak(value);
+    let is_whole = [("`", "`"), ("$(", ")")].iter().any(|(a, b)| value.starts_with(a) && value.ends_with(b));
+    if (runs && (is_words || is_whole)) || (value.contains(SHELL_ENDS) && has_command(value)) {
         return Some(Ordinary::Command);
     }
     if value.contains(char::is_whitespace) {

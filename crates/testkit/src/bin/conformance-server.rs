@@ -93,7 +93,7 @@ async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
         cwd: Folder::Inherited,
         env: Vec::new(),
         values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
-        processes: Arc::new(Processes::new()?),
+        processes: Arc::new(Processes::new(std::path::Path::new("/nowhere"))?),
     });
     let spec = taken_as_it_is("fixtures", transport);
     let upstream = Upstream::start(spec, registry.changes());

@@ -32,7 +32,7 @@ pub(crate) fn program(script: &str, folder: &Path) -> ServerSpec {
         cwd: Folder::Inherited,
         env: Vec::new(),
         values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
-        processes: Arc::new(Processes::new().unwrap()),
+        processes: Arc::new(Processes::new(std::path::Path::new("/nowhere")).unwrap()),
     };
     let timeout = Duration::from_millis(300);
     ServerSpec { timeout, ..prefixed(TransportSpec::Stdio(spec)) }

@@ -3,6 +3,7 @@
 use crate::support::{BINARY, home, request};
 use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
 use portcullis_testkit::wait::until;
+use portcullis_upstream::HubMark;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -94,6 +95,29 @@ async fn is_refused_by_the_program() {
     }
 }
 
+/// A person looks at a server before it is trusted: `mcp test` starts it, and not the hub.
+#[tokio::test]
+async fn is_refused_when_a_command_started_it() {
+    for (name, way) in [("by itself", ""), ("unmarked", "env -i setsid -w")] {
+        for number in 0..3 {
+            let home = home();
+            let folder = home.path();
+            let [list, ping] = by_the_program(&folder, way);
+            let script = [over_the_socket(&folder, way), list, ping][number].clone();
+            // The hub has it switched off.
+            let script = format!("{script}; cat");
+            home.configure(&format!(
+                "{UNHURRIED}\n[mcp.far]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nenabled = false\n"
+            ));
+            let _hub = home.serve().await;
+            let mut look = home.command(&["mcp", "test", "far"]);
+            look.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+            let _look = look.spawn().unwrap();
+            assert_eq!(answer(&folder).await, "", "{name}: {script}");
+        }
+    }
+}
+
 /// The checks can fail: the same lines get an answer from a hub that takes them for the user's, as they are here.
 #[tokio::test]
 async fn is_let_in_by_a_hub_that_sees_no_server_in_it() {
@@ -139,16 +163,15 @@ async fn is_refused_as_a_marked_daemon_of_a_user_who_is_not_root() {
     let home = home();
     let Some(serve) = as_a_user(&home, &home.command(&["serve", "--json"])) else { return };
     let _hub = Hub::start(serve).await;
-    let lock = std::fs::read_to_string(home.path().join("hub.lock")).unwrap();
-    let (_, mark) = lock.trim_end().split_once(' ').unwrap();
+    let mark = HubMark::new(&home.path().join("workspace/secure")).unwrap().of_process(1);
     let list = async |mark: &str| {
         let mut list = home.command(&["clients", "list"]);
-        list.env("PORTCULLIS_MARK", format!("{mark}.1"));
+        list.env("PORTCULLIS_MARK", mark);
         run(as_a_user(&home, &list).unwrap(), "").await
     };
-    let refused = list(mark).await;
+    let refused = list(&mark).await;
     assert_ne!(refused.code, 0, "{}", refused.stdout);
     assert!(refused.stderr.contains("a server may not act as its user"), "{}", refused.stderr);
     // The check can fail: the mark of another hub is no reason.
-    assert_eq!(list(&"0".repeat(32)).await.code, 0);
+    assert_eq!(list(&format!("{}.1", "0".repeat(32))).await.code, 0);
 }
